@@ -298,7 +298,7 @@ dsstne_status dsstne_model_save(dsstne_model model, const char *path, const char
 /* Writes JSON: {"network": definition, "definition": {...}, "layers": [{"name", "kind", "size"}], "parameters": n,
  * "bytes": n, "step": n, "attribute_bytes": {"key": n}, "tensors": [{"name", "dtype", "shape", "layer", "role"}]}.
  * network is null if the model is not a network. definition is what dsstne_model_create takes to make a model of the
- * same kind and shape. role is "weight" (trained) or "fixed" (given). */
+ * same kind and shape. role is "weight" (trained), "fixed" (given) or "measured" (computed from the data of training). */
 dsstne_status dsstne_model_describe(dsstne_model model, char *buf, size_t *len, dsstne_error *err);
 
 /* Writes the text of an attribute, which may contain NUL characters, and a NUL. Since 1.2. */

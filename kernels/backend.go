@@ -211,6 +211,9 @@ type Operations interface {
 	Fill(*Fill) error
 	Gather(*Gather, *Step) error
 	Dense(*Dense, *Step) error
+	UnitMoments(*UnitMoments, *Step) error
+	CombineMoments(*CombineMoments, *Step) error
+	RowMoments(*RowMoments, *Step) error
 	Activate(*Activate, *Step) error
 	OutputStats(*Output, *Step) error
 	CombineStats(*CombineStats, *Step) error
@@ -221,11 +224,14 @@ type Operations interface {
 	Sample(*Sample, *Step) error
 	SampleBackward(*SampleBackward, *Step) error
 	Backward(*Backward, *Step) error
+	NormSums(*NormSums, *Step) error
+	NormBackward(*NormBackward, *Step) error
 	DenseBackward(*DenseBackward, *Step) error
 	Scatter(*Scatter, *Step) error
 	Replay(*Replay, *Step) error
 	ClipNorm(*ClipNorm, *Step) error
 	Update(*Update, *Step) error
+	MoveMoments(*MoveMoments, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error
 	Moments(*Moments, *Step) error

@@ -97,18 +97,21 @@ func (o *Dense) Work(s *Sizes) Work {
 	}
 }
 
-// Activate is an epilogue on its own: out = dropout(act(in + bias)). It ends a layer whose sums were added up over
-// several devices, and one whose sums are kept because Backward reads them.
+// Activate is an epilogue on its own: out = dropout(act(norm(in) + bias)). It ends a layer whose sums were added up over
+// several devices, are normalised, or are kept because Backward reads them.
 type Activate struct {
 	Name     string
 	In       Buffer // [B, Units], may be Out
 	Out      Buffer // [B, Units]
 	Units    int64
+	Norm     *Norm // nil = none
 	Epilogue Epilogue
 }
 
 func (o *Activate) Do(r Rank, s *Step) error { return r.Device.Activate(o, s) }
-func (o *Activate) String() string           { return "Activate " + o.Name + o.Epilogue.String() }
+func (o *Activate) String() string {
+	return "Activate " + o.Name + o.Norm.String() + o.Epilogue.String()
+}
 
 // Work: it reads In and writes Out.
 func (o *Activate) Work(s *Sizes) Work { return Work{Bytes: 2 * numbers(s.Rows, o.Units)} }

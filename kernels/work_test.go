@@ -45,8 +45,11 @@ func TestTheWorkOfAnOperationFollowsFromItsShapes(t *testing.T) {
 		"scatter, tied gradient": {
 			&kernels.Scatter{Weight: gradient, TiedGradient: some}, 30 * units, 8*30 + 4*units*(10+20+20),
 		},
-		"dense":    {&kernels.Dense{Weight: dense}, 10 * units * inputs, 4 * (units*inputs + 10*inputs + 10*units)},
-		"activate": {&kernels.Activate{Units: units}, 0, 8 * 10 * units},
+		"dense":        {&kernels.Dense{Weight: dense}, 10 * units * inputs, 4 * (units*inputs + 10*inputs + 10*units)},
+		"unit moments": {&kernels.UnitMoments{Units: units}, 0, 8 * 10 * units},
+		"row moments":  {&kernels.RowMoments{Units: units}, 0, 4 * 10 * (units + 2)},
+		"norm sums":    {&kernels.NormSums{Units: units}, 0, 8 * 10 * units},
+		"activate":     {&kernels.Activate{Units: units}, 0, 8 * 10 * units},
 		"backward": {
 			&kernels.Backward{Units: units, Optimizer: momentum, Bias: bias}, 0, 12*10*units + 16*units,
 		},

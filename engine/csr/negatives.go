@@ -47,8 +47,8 @@ func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	return nil
 }
 
-// mergeBehind moves entries begin .. stop - 1 of a row up to at, with a zero for each of some columns. These are given by
-// their ranks among the columns without an entry. It returns where the row begins.
+// mergeBehind moves entries begin .. stop - 1 of a row up to at, with a zero for each of some columns. These are given
+// by their ranks among the columns without an entry. It returns where the row begins.
 func mergeBehind(out *kernels.SparseBatch, begin, stop, at int, ranks []int32) int {
 	for n := len(ranks) - 1; ; {
 		// A column's rank is its number less the entries before it.

@@ -122,7 +122,12 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 	if dropout > 0 && alphaDropout[activation] {
 		key = "alpha_dropout"
 	}
-	l.keys[key], l.keys["initializer"] = dropout, readInitializer(o, false)
+	begin := readInitializer(o, false)
+	if o.Bool("BatchNormalization", false) {
+		// Our bias is the shift behind the normalisation; DSSTNE's biases are in front of it, where they have no effect.
+		l.keys["batch_norm"], begin["bias"] = true, 0
+	}
+	l.keys[key], l.keys["initializer"] = dropout, begin
 }
 
 func (f *file) readOutput(l *layer, dropout float32) {

@@ -13,7 +13,6 @@ var missing = []struct {
 	{"Kernel", never, "is of convolution and pooling layers, which are not supported; remove it"},
 	{"KernelStride", never, "is of convolution and pooling layers, which are not supported; remove it"},
 	{"Function", never, "is of pooling layers, which are not supported; remove it"},
-	{"BatchNormalization", isFalse, "is not supported yet; remove it"},
 	{"Skip", isEmpty, "is not supported yet; remove it"},
 	{"WeightNorm", isZero, "is not supported yet; remove it"},
 	{"DeltaNorm", isZero, "is not supported yet; remove it"},
@@ -36,8 +35,6 @@ const (
 )
 
 func never(*strictjson.Object, string) bool { return false }
-
-func isFalse(o *strictjson.Object, key string) bool { return !o.Bool(key, false) }
 
 func isZero(o *strictjson.Object, key string) bool {
 	return o.Float32(key, 0, strictjson.NotNegative) == 0

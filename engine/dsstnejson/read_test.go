@@ -132,6 +132,11 @@ func TestThePenaltyOfSparseUnitsIsThatOfTheLayerOrOfTheNetwork(t *testing.T) {
 	}
 }
 
+func TestBatchNormalizationIsOurs(t *testing.T) {
+	same(t, text("", in, `{"Name": "Units", "N": 8, "BatchNormalization": true, "WeightInit": {"Bias": 3}}`, outAuto),
+		own(ownLoss, ownIn, ownUnit(`, "batch_norm": {"epsilon": 1e-5, "momentum": 0.1}`), ownOut))
+}
+
 func TestValuesWithoutEffectAreTaken(t *testing.T) {
 	same(t, `{"Version": 0.9, "Kind": "AutoEncoder", "WeightsData": "", "LRN": {"k": 2, "n": 5, "alpha": 1e-4,
 		"beta": 0.75}, "MaxOut": {"k": 2}, "SparsenessPenalty": {"p": 0.5, "beta": 2}, "DeltaBoost": {"one": 1, "zero": 1},

@@ -308,9 +308,9 @@ func TestRulesAreEnforced(t *testing.T) {
 			inputs(`, "WeightInit": {"Scheme": "Gaussian"}`, ""),
 			`layer "In": WeightInit is given, but only Hidden and Output layers have it`,
 		},
-		"batch normalization": {
-			unit(`, "BatchNormalization": true`, ""),
-			`layer "Units": BatchNormalization is not supported yet; remove it`,
+		"batch normalization of wrong type": {
+			unit(`, "BatchNormalization": 1`, ""),
+			`layer "Units": BatchNormalization is 1; it must be true or false`,
 		},
 		"batch normalization of an output": {
 			outputOf(`, "BatchNormalization": false`, ""),

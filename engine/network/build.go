@@ -22,12 +22,15 @@ type value struct {
 	units int64
 	slot  int            // of the batch, for sparse rows; -1: dense numbers
 	out   kernels.Buffer // [B, units], the same on all ranks
-	// sums are those of a layer whose way back reads them; nil: it reads out.
-	sums kernels.Buffer
+	// argument is that of the activation, if the way back reads it; nil: it reads out.
+	argument kernels.Buffer
 	// gradient is dL/d(out), in training.
 	gradient kernels.Buffer
 	added    bool // something was added to the gradient
 	partial  bool // which is a part of a sum over the ranks
+	// sums are what a layer normalises by norm, which has the moments, or what it draws its units by.
+	sums kernels.Buffer
+	norm *kernels.Norm
 }
 
 func (v *value) sparse() bool { return v.slot >= 0 }

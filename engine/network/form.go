@@ -2,9 +2,12 @@ package network
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"dsstne/engine/program"
 	"dsstne/engine/tensor"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
@@ -34,14 +37,17 @@ func (n *Network) Specs() ([]tensor.Spec, error) {
 			Name: t.Name, DType: tensor.F32, Shape: []int64{t.Rows, t.Columns}, Layer: t.Layer, Fill: t.Fill, Scale: t.Scale,
 			Vectors: t.Vectors,
 		}
+		if t.Measured {
+			list[i].Role = tensor.Measured
+		}
 	}
 	return list, err
 }
 
-// Matrices are the weights without the biases.
+// Matrices are the weights between layers.
 func (n *Network) Matrices() (list []program.Matrix) {
 	for _, t := range n.tensors() {
-		if t.Source != Bias {
+		if t.Source >= 0 {
 			list = append(list, program.Matrix{Name: t.Name, Rows: t.Rows, Columns: t.Columns})
 		}
 	}
@@ -53,8 +59,22 @@ func (n *Network) Computation(bind func(*program.Feed)) program.Computation {
 	return func(b *program.Builder) { n.build(b, bind) }
 }
 
-// Check accepts any weights.
-func (n *Network) Check(func(name string) (*tensor.Tensor, error)) error { return nil }
+// Check refuses running variances below 0.
+func (n *Network) Check(find func(name string) (*tensor.Tensor, error)) error {
+	for i := range n.Layers {
+		for _, name := range n.running(i) {
+			t, err := find(name)
+			if err != nil {
+				return err
+			}
+			least := slices.Min(t.Float32())
+			if strings.HasSuffix(name, runningVariance) && !(least >= 0) {
+				return fault.New(fault.InvalidData, "%s has the element %g; a variance is at least 0", name, least)
+			}
+		}
+	}
+	return nil
+}
 
 // begin returns the distribution of a weight's initial values, and its scale. A bias is constant.
 func (i Initializer) begin(fanIn, fanOut int64) (kernels.FillKind, float64) {

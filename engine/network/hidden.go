@@ -10,13 +10,14 @@ import (
 	"dsstne/kernels"
 )
 
-// hiddenLayer computes h = dropout(activation(sum over sources of W x + b)).
+// hiddenLayer computes h = dropout(activation(norm(sum over sources of W x) + b)).
 type hiddenLayer struct {
 	common
 	activation kernels.Activation
 	dropout    float32 // share of the units that training drops, 0 <= p < 1
 	alpha      bool    // by alpha dropout
 	sparsity   sparsity
+	norm       norm
 }
 
 // sparsity is the penalty on the mean of each unit over a batch; weight 0: none.
@@ -41,6 +42,7 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 		k.sparsity.mean = of.Float32("mean", 0, strictjson.Between(0, 1))
 		k.sparsity.weight = of.Float32("weight", 1, strictjson.NotNegative)
 	}
+	k.norm = readNorm(o)
 	l.Initializer = initializer(o, l)
 }
 
@@ -91,6 +93,7 @@ func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 		defineActivation(k.activation.Kind.String(), k.activation),
 		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
+		defineNorm(k.norm),
 	)
 }
 
@@ -103,19 +106,27 @@ func defineSparsity(s sparsity) fields {
 
 func (k *hiddenLayer) forward(b *builder, i int) {
 	l := &b.net.Layers[i]
-	v := b.dense(i)
-	epilogue := k.epilogue(b, i)
-	if b.Training() == nil || !b.learns[i] || !k.activation.Kind.SlopeNeedsSum() {
-		b.addSources(i, v.out, epilogue)
-		return
+	v, epilogue := b.dense(i), k.epilogue(b, i)
+	inner, to := epilogue, v.out
+	apart := b.Training() != nil && b.learns[i] && k.activation.Kind.SlopeNeedsSum()
+	if apart {
+		v.argument = b.Alloc("arguments of the activation", l.Name, b.Rows()*l.Size)
+		inner, to = &kernels.Epilogue{Bias: epilogue.Bias}, v.argument
 	}
-	v.sums = b.Alloc("sums of units", l.Name, b.Rows()*l.Size)
-	b.addSources(i, v.sums, &kernels.Epilogue{Bias: epilogue.Bias})
-	epilogue.Bias = nil
-	b.Add(&kernels.Activate{Name: l.Name, In: v.sums, Out: v.out, Units: v.units, Epilogue: *epilogue})
+	if k.norm.on() {
+		sums := k.sumsOf(b, i)
+		b.addSources(i, sums, nil)
+		k.normalise(b, i, sums, to, inner)
+	} else {
+		b.addSources(i, to, inner)
+	}
+	if apart {
+		epilogue.Bias = nil
+		b.Add(&kernels.Activate{Name: l.Name, In: to, Out: v.out, Units: v.units, Epilogue: *epilogue})
+	}
 }
 
-// addSources adds up what the sources of a layer give, and ends the sums.
+// addSources adds up what the sources of a layer give, and ends the sums; epilogue nil: something else does.
 func (b *builder) addSources(i int, out kernels.Buffer, epilogue *kernels.Epilogue) {
 	l := &b.net.Layers[i]
 	sources := l.Sources
@@ -193,9 +204,7 @@ func (b *builder) gather(op *kernels.Gather, last bool) {
 			b.AllReduce(op.Name, op.Out, op.Weight.Columns)
 		}
 		if end != nil {
-			b.Add(&kernels.Activate{
-				Name: op.Name, In: op.Out, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end,
-			})
+			b.Add(&kernels.Activate{Name: op.Name, In: op.Out, Out: op.Out, Units: op.Weight.Columns, Epilogue: *end})
 		}
 	}
 }
@@ -223,13 +232,16 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		return
 	}
 	h := v.out
-	if v.sums != nil {
-		h = v.sums
+	if v.argument != nil {
+		h = v.argument
 	}
 	b.Add(&kernels.Backward{
 		Name: l.Name, H: h, DH: v.gradient, Shift: k.penalise(b, i), Units: v.units, Epilogue: *k.epilogue(b, i),
 		Bias: b.freeBias(i), Optimizer: b.Training().Optimizer,
 	})
+	if k.norm.on() {
+		k.denormalise(b, i)
+	}
 	b.backToSources(i, v.gradient)
 }
 

@@ -33,7 +33,9 @@ func (k *inputLayer) read(_ *reader, o *strictjson.Object, l *Layer, _ []Layer) 
 	k.scaling = readWord(o, "scaling", NoScaling, scalingWords)
 	k.denoising = o.Float32("denoising", 0, strictjson.Fraction)
 	o.Refuse("sources", "is given, but an input layer takes its rows from a dataset")
-	o.Refuse("sparsity", "is given, but an input layer has none; it belongs on hidden layers")
+	for _, key := range []string{"sparsity", batchNormKey, layerNormKey} {
+		o.Refuse(key, "is given, but an input layer has none; it belongs on hidden layers")
+	}
 	o.Refuse("dropout", `is given, but an input layer has none; its entries are dropped by "denoising"`)
 }
 

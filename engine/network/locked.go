@@ -24,6 +24,7 @@ func (n *Network) Locked(names []string) (map[string]bool, error) {
 			locked[t] = true
 		}
 	}
+	n.lockRunning(locked)
 	learns := n.learns(locked)
 	if !slices.ContainsFunc(n.Terms, func(t Term) bool { return learns[t.Layer] }) {
 		return nil, fault.New(fault.InvalidArgument, "locked: all weights that an output depends on are locked, so there "+
@@ -66,6 +67,9 @@ func (n *Network) weightsOf(i int) (names []string) {
 	if l.Bias {
 		names = append(names, l.Name+".bias")
 	}
+	for _, t := range l.normTensors() {
+		names = append(names, l.Name+t.ending)
+	}
 	return names
 }
 
@@ -74,7 +78,8 @@ func (n *Network) weightsOf(i int) (names []string) {
 func (n *Network) learns(locked map[string]bool) []bool {
 	learns := make([]bool, len(n.Layers))
 	for i := range n.Layers {
-		free := func(tensor string) bool { return !locked[tensor] }
+		running := n.running(i)
+		free := func(tensor string) bool { return !locked[tensor] && !slices.Contains(running, tensor) }
 		learns[i] = slices.ContainsFunc(n.weightsOf(i), free) ||
 			slices.ContainsFunc(n.Layers[i].Sources, func(s int) bool { return learns[s] })
 	}

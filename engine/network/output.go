@@ -38,7 +38,7 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	} else {
 		refuseAlphas(o)
 	}
-	for _, key := range []string{"dropout", "alpha_dropout", "sparsity"} {
+	for _, key := range []string{"dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {
 		o.Refuse(key, "is given, but an output layer has none; it belongs on the hidden layers before it")
 	}
 }

@@ -9,24 +9,30 @@ import (
 	"dsstne/kernels"
 )
 
-// Bias is the Source of a tensor that is a bias.
-const Bias = -1
+// Bias is the Source of a tensor that is a bias; the others are those of tensors that normalise the sums of a layer.
+const (
+	Bias            = -1
+	Scale           = -2
+	RunningMean     = -3
+	RunningVariance = -4
+)
 
-// Tensor is a trainable matrix. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer has several
-// sources, or "<layer>.bias". Shapes, with items I and units K: [I, K] between an input layer and a hidden one, and
-// between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for a bias. A variational
-// layer has 2 K sums for its K units, first those of the means.
+// Tensor is a matrix that training changes. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer
+// has several sources, or "<layer>.bias"; a normalised layer also has "<layer>.scale" and "<layer>.running_mean" and
+// "<layer>.running_variance", which are Measured. Shapes, with items I and units K: [I, K] between an input layer and
+// a hidden one, and between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for all
+// others. A variational layer has 2 K sums for its K units, first those of the means.
 type Tensor struct {
 	program.Tensor
 	Layer  int              // the layer it belongs to
-	Source int              // the layer it weighs, or Bias
+	Source int              // the layer it weighs, or Bias and so on
 	Fill   kernels.FillKind // how it begins, see tensor.Spec
 	Scale  float64
 	// Vectors are the weights of each unit, where they begin with a length.
 	Vectors tensor.Vectors
 }
 
-// Tensors lists the tensors in the order of the model file: by layer, weights by source as listed, then the bias. A
+// Tensors lists the tensors in the order of the model file: by layer, weights by source, then the bias and others. A
 // shared weight is listed once, with the layer that owns it. A size that is still "auto" is fault.InvalidArgument.
 func (n *Network) Tensors() ([]Tensor, error) {
 	for i := range n.Layers {
@@ -69,6 +75,11 @@ func (n *Network) tensors() []Tensor {
 			t := Tensor{Layer: i, Source: Bias, Fill: kernels.FillConstant, Scale: float64(l.Initializer.Bias)}
 			t.Name, t.Rows, t.Columns, t.ByItem = l.Name+".bias", sums, 1, l.Scores()
 			t.Touched = n.touchesEntries(i)
+			list = append(list, t)
+		}
+		for _, of := range l.normTensors() {
+			t := Tensor{Layer: i, Source: of.source, Fill: kernels.FillConstant, Scale: of.begins}
+			t.Name, t.Rows, t.Columns, t.Measured = l.Name+of.ending, l.Size, 1, of.measured
 			list = append(list, t)
 		}
 	}

@@ -25,6 +25,7 @@ type Builder struct {
 	tensors      []Tensor
 	weights      map[string]*weight
 	order        []*weight      // as they were bound
+	last         []kernels.Op   // see AddLast
 	gradients    kernels.Buffer // of all weights, in data-parallel training
 	gradientSize int64
 
@@ -96,6 +97,9 @@ func (b *Builder) build() error {
 	if b.writes() {
 		b.applyGradients()
 	}
+	for _, op := range b.last {
+		b.Add(op)
+	}
 	if b.World() > len(b.spec.Ranks) {
 		b.shareAcrossProcesses()
 	}
@@ -145,6 +149,9 @@ func (b *Builder) Items(n int64) (first, end int64) {
 
 // Add adds an operation to the list of a step.
 func (b *Builder) Add(op kernels.Op) { add(&b.part.step, op) }
+
+// AddLast adds an operation to the end of a step, behind all updates and exchanges: only good steps come to it.
+func (b *Builder) AddLast(op kernels.Op) { b.last = append(b.last, op) }
 
 // AddWith is Add of operations that need scratch memory, of the size that the device takes from sized; all operations
 // share it.
@@ -258,6 +265,18 @@ func (b *Builder) SumOfRows(what string, buffer kernels.Buffer, n int64) {
 	if b.byRows() && b.World() > 1 {
 		b.sum(&kernels.AllReduce{What: what, Buffer: buffer, Count: kernels.Count{Fixed: n}})
 	}
+}
+
+// PartsOfRows collects n numbers from every rank where each has a part of the batch's rows, in the plan as name of whom
+// they are for; elsewhere all have the same, and the only part is that of the rank. own is the number of its part. The
+// exchange of the gradients follows, in which the ranks agree.
+func (b *Builder) PartsOfRows(name, of string, part kernels.Buffer, n int64) (all kernels.Buffer, ranks, own int64) {
+	if !b.byRows() {
+		return part, 1, 0
+	}
+	all = b.Alloc(name, of, int64(b.World())*n)
+	b.Add(&kernels.AllGather{What: name + " of " + of, Part: part, All: all, Count: kernels.Count{Fixed: n}})
+	return all, int64(b.World()), int64(b.Rank())
 }
 
 // AllGather collects n numbers for each row from every rank, in the plan as name of whom they are for.

@@ -72,6 +72,30 @@ func (f faulty) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Sparsity(op, s))
 }
 
+func (f faulty) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.UnitMoments(op, s))
+}
+
+func (f faulty) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.RowMoments(op, s))
+}
+
+func (f faulty) CombineMoments(op *kernels.CombineMoments, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.CombineMoments(op, s))
+}
+
+func (f faulty) MoveMoments(op *kernels.MoveMoments, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.MoveMoments(op, s))
+}
+
+func (f faulty) NormSums(op *kernels.NormSums, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.NormSums(op, s))
+}
+
+func (f faulty) NormBackward(op *kernels.NormBackward, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.NormBackward(op, s))
+}
+
 func (f faulty) Backward(op *kernels.Backward, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Backward(op, s))
 }

@@ -16,7 +16,12 @@ type Tensor struct {
 	Touched bool
 	Decays  bool // weight decay applies
 	Locked  bool // training leaves it as it is: it has no gradient and no state of the optimizer
+	// Measured: a step computes it from the batch. It has no gradient and no state either.
+	Measured bool
 }
+
+// learns reports whether a tensor has a gradient, and an update that follows from it.
+func (t *Tensor) learns() bool { return !t.Locked && !t.Measured }
 
 // weight is a tensor that is bound on a rank.
 type weight struct {
@@ -45,11 +50,11 @@ func (b *Builder) Tensors(list []Tensor) {
 	}
 }
 
-// allocGradients takes one buffer for the gradients of all weights but locked ones, which one operation exchanges and
+// allocGradients takes one buffer for the gradients of all weights that learn, which one operation exchanges and
 // one clips. Between them are zeros.
 func (b *Builder) allocGradients() {
 	for _, t := range b.tensors {
-		if t.Locked {
+		if !t.learns() {
 			continue
 		}
 		b.weights[t.Name].gradient = b.gradientSize
@@ -74,7 +79,7 @@ func (b *Builder) Weight(name string) *kernels.Weights {
 		}
 		b.value(w)
 		if b.Training() != nil {
-			if !w.Locked {
+			if w.learns() {
 				b.state(w)
 			}
 			if b.World() > 1 && !b.isSharded(w.Tensor) {
@@ -139,7 +144,7 @@ func (b *Builder) replicate(w *weight) {
 	n := kernels.Count{Fixed: w.Rows * w.Columns}
 	add(&b.part.begin, &kernels.Broadcast{What: w.bound.String(), Buffer: w.bound.Value, Count: n})
 	for _, state := range w.bound.State[:b.Training().Optimizer.States()] {
-		if w.Locked {
+		if !w.learns() {
 			break
 		}
 		add(&b.part.begin, &kernels.Broadcast{What: "the state of " + w.bound.String(), Buffer: state, Count: n})
@@ -218,7 +223,7 @@ func (b *Builder) applyGradients() {
 		b.AddWith(&op.Workspace, op, op)
 	}
 	for _, w := range b.order {
-		if !w.Locked {
+		if w.learns() {
 			b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})
 		}
 	}

@@ -12,18 +12,17 @@ import (
 // Role says where the numbers of a tensor come from.
 type Role uint8
 
-// A Trained tensor changes in training; a Fixed one is given and stays.
+// A Trained tensor changes in training; a Fixed one is given and stays; a Measured one follows from the data that
+// training has seen.
 const (
 	Trained Role = iota
 	Fixed
+	Measured
 )
 
 // String is the role's name in descriptions.
 func (r Role) String() string {
-	if r == Fixed {
-		return "fixed"
-	}
-	return "weight"
+	return [...]string{Trained: "weight", Fixed: "fixed", Measured: "measured"}[r]
 }
 
 // Spec describes a tensor of a model before there is memory for it.

@@ -32,8 +32,13 @@ var networks = map[string]string{
 	"deep": deep,
 	"sparse units": strings.Replace(deep, `"activation": "sigmoid"`,
 		`"activation": "sigmoid", "sparsity": {"mean": 0.2, "weight": 0.5}`, 1),
+	"normalised": normalised,
+	"normalised by row": strings.Replace(strings.Replace(normalised, `"batch_norm": {"momentum": 0.3}`, `"layer_norm": true`, 1),
+		`"size": 7,`, `"size": 7, "layer_norm": {"epsilon": 0.1},`, 1),
 	"several in and out": several,
 	"drawn units":        drawn,
+	"several in and out, normalised": strings.Replace(strings.Replace(several, `"size": 8,`, `"size": 8, "batch_norm": true,`, 1),
+		`"size": 6,`, `"size": 6, "batch_norm": {"epsilon": 0.1},`, 1),
 }
 
 const deep = `{"layers": [
@@ -52,6 +57,13 @@ const drawn = `{"layers": [
 	{"name": "h2", "kind": "hidden", "size": 20, "activation": "silu", "dropout": 0.2},
 	{"name": "h3", "kind": "hidden", "size": 7, "activation": "selu", "alpha_dropout": 0.1},
 	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
+
+// normalised has batch normalisation together with everything that is beside it in a layer.
+var normalised = strings.NewReplacer(
+	`"size": 9, "activation": "sigmoid"`,
+	`"size": 9, "activation": "sigmoid", "batch_norm": {"epsilon": 0.01}, "sparsity": {"mean": 0.2, "weight": 0.5}`,
+	`"size": 20,`, `"size": 20, "batch_norm": {"momentum": 0.3}, "bias": false,`,
+).Replace(deep)
 
 // several has layers with two sources, of which some are sparse and some dense, in both orders, and two outputs, one
 // with two sources and one whose layer feeds a hidden one too.

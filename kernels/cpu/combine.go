@@ -46,6 +46,12 @@ func (d *device) MergeTopK(op *kernels.MergeTopK, s *kernels.Step) error {
 // Sparsity has a few hundred units, as a rule.
 func (d *device) Sparsity(op *kernels.Sparsity, s *kernels.Step) error { return op.Apply(s) }
 
+// CombineMoments has a few hundred units, too.
+func (d *device) CombineMoments(op *kernels.CombineMoments, _ *kernels.Step) error { return op.Apply() }
+
+// MoveMoments has them as well.
+func (d *device) MoveMoments(op *kernels.MoveMoments, _ *kernels.Step) error { return op.Apply() }
+
 // CombineStats combines the statistics of a few shards: some thousand exponentials in a step.
 func (d *device) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
 	parts, stats := op.Parts.Float32(), op.Stats.Float32()

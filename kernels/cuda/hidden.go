@@ -195,6 +195,10 @@ func (d *device) Dense(op *kernels.Dense, s *kernels.Step) error {
 // Activate is an epilogue on its own.
 func (d *device) Activate(op *kernels.Activate, s *kernels.Step) error {
 	return d.run("Activate", s, nil, func() {
+		if op.Norm != nil {
+			d.normalise(op, s)
+			return
+		}
 		launch(d, "finish", grid2(op.Units, rowThreads, s.Most()), rowThreads, &layerArgs{
 			d.step.at, addressOf(op.In), addressOf(op.Out), op.Units, op.Units, d.epilogueOf(&op.Epilogue), 0, d.next(site{}),
 		})

@@ -41,7 +41,11 @@ func (device) Dense(op *kernels.Dense, step *kernels.Step) error {
 func (device) Activate(op *kernels.Activate, step *kernels.Step) error {
 	for u := range step.Rows {
 		sums := make([]float64, op.Units)
-		addScaled(sums, 1, rowOf(op.In, u, op.Units))
+		for k, z := range rowOf(op.In, u, op.Units) {
+			if sums[k] = float64(z); op.Norm != nil {
+				sums[k] = centred(op.Norm, u, int64(k), z) * float64(op.Norm.Scale.Float32()[k])
+			}
+		}
 		if err := finish(op.Out, false, &op.Epilogue, step, u, sums); err != nil {
 			return err
 		}

@@ -109,3 +109,12 @@ def activation_of(model: Weights, layer: str) -> Activation:
     defined = next(one for one in model._network["layers"] if one["name"] == layer)
     loss = next(one["kind"] for one in model._network["loss"] if one["layer"] == layer)
     return Activation(_OF_LOSSES.get(loss) or defined.get("activation", "linear"), defined)
+
+
+def normalisation(model: Weights, layer: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns what a prediction subtracts from the sums of a normalised layer, and what it multiplies the rest by."""
+    mean, variance, scale = (
+        model.tensor(f"{layer['name']}.{what}").astype(np.float64)
+        for what in ("running_mean", "running_variance", "scale")
+    )
+    return mean, scale / np.sqrt(variance + layer["batch_norm"]["epsilon"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne._activations import ACTIVATIONS
+from dsstne._activations import ACTIVATIONS, normalisation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,22 +46,31 @@ class _Path:
         self._layers = {layer["name"]: layer for layer in model._network["layers"]}
         self._units = model._hidden
         self._links: dict[str, list[tuple[str, Array]]] = {name: [] for name in self._units}
+        self._norms: dict[str, tuple[Array, Any, float]] = {}  # scale, bias and epsilon of layers with layer_norm
         self._constant: dict[str, Any] = {}  # what does not change along the line: the bias and the other inputs
         self._fed: dict[str, Array] = {}  # what each stored item adds to the sums of a layer, [items, units]
         for name, units in self._units.items():
             layer = self._layers[name]
             # Of a variational layer, which has twice as many sums, the means count, which come first.
             self._constant[name] = model.tensor(f"{name}.bias")[:units].astype(float) if layer["bias"] else 0.0
+            factor: Any = 1.0
+            if "layer_norm" in layer:
+                scale = model.tensor(f"{name}.scale").astype(float)
+                self._norms[name] = scale, self._constant[name], layer["layer_norm"]["epsilon"]
+                self._constant[name] = 0.0
+            elif "batch_norm" in layer:
+                mean, factor = normalisation(model, layer)
+                self._constant[name] = self._constant[name] - mean * factor
             for source in layer["sources"]:
                 weight = model.tensor(_weight(layer, source))
                 weight = weight[:, :units] if source in rows else weight[:units]
                 if source not in rows:
-                    self._links[name].append((source, weight.astype(float)))
+                    self._links[name].append((source, weight.astype(float) * np.reshape(factor, (-1, 1))))
                     continue
                 ids, values = rows[source]
                 if self._layers[source]["scaling"] == "l2":
                     values = values / (np.linalg.norm(values) or 1.0)
-                fed = values[:, None] * weight[ids]
+                fed = values[:, None] * weight[ids] * factor
                 if source == next(iter(rows)):
                     self._fed[name] = fed
                 else:
@@ -106,8 +115,16 @@ class _Path:
             for source, weight in self._links[name]:
                 z += values[source] @ weight.T
             layer = self._layers[name]
-            sums[name], values[name] = z, ACTIVATIONS[layer.get("activation", "linear")][0](z, layer)
+            activate = ACTIVATIONS[layer.get("activation", "linear")][0]
+            sums[name], values[name] = z, activate(self._normalised(name, z), layer)
         return sums, values
+
+    def _normalised(self, name: str, z: Array) -> Array:
+        """Returns what the activation of a layer takes for its sums."""
+        if name not in self._norms:
+            return z
+        scale, bias, epsilon = self._norms[name]
+        return np.asarray(scale * _centred(z, epsilon)[0] + bias)
 
     def _lengths(self, values: Array) -> Array:
         """Returns what cosine logits divide the hidden vectors by, [places, 1]."""
@@ -136,10 +153,23 @@ class _Path:
             back[source] += across / length
         for name in reversed(self._units):
             layer = self._layers[name]
-            back[name] *= ACTIVATIONS[layer.get("activation", "linear")][1](sums[name], layer)
+            slope = ACTIVATIONS[layer.get("activation", "linear")][1]
+            back[name] *= slope(self._normalised(name, sums[name]), layer)
+            if name in self._norms:
+                scale, _, epsilon = self._norms[name]
+                normal, deviation = _centred(sums[name], epsilon)
+                g = scale * back[name]
+                across = (g * normal).mean(axis=1, keepdims=True)
+                back[name] = (g - g.mean(axis=1, keepdims=True) - normal * across) / deviation
             for source, weight in self._links[name]:
                 back[source] += back[name] @ weight
         return {name: back[name] for name in self._fed}
+
+
+def _centred(z: Array, epsilon: float) -> tuple[Array, Array]:
+    """Returns rows less their means, divided by their deviations, and the deviations."""
+    deviation = np.sqrt(z.var(axis=1, keepdims=True) + epsilon)
+    return (z - z.mean(axis=1, keepdims=True)) / deviation, deviation
 
 
 def _weight(layer: Mapping[str, Any], source: str) -> str:

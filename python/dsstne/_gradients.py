@@ -139,7 +139,7 @@ def check(
 
 def _tensors(model: Model, tensors: Any) -> list[str]:
     """Returns the names of the tensors that a caller chose by their names or those of their layers; None = all."""
-    known = list(model.tensors)
+    known = [name for name, one in model._listed().items() if name in model.tensors and one["role"] == "weight"]
     if tensors is None:
         return known
     given = [tensors] if isinstance(tensors, str) else _checks.several(tensors, "tensors")

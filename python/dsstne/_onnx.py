@@ -13,6 +13,7 @@ import numpy as np
 
 import dsstne
 from dsstne import _checks, _options
+from dsstne._activations import normalisation
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -201,7 +202,9 @@ class Graph:
     def layer(self, layer: dict[str, Any], inputs: dict[str, Input], values: dict[str, str]) -> str:
         """Adds a hidden or an output layer: the sum over its sources of W x, the bias, and a hidden activation."""
         temperature, weights = layer.get("temperature", 0), sources_of(layer)
-        total = self.weight(layer["name"] + ".bias") if layer["bias"] else None
+        bias = self.weight(layer["name"] + ".bias") if layer["bias"] else None
+        is_normalised = "batch_norm" in layer or "layer_norm" in layer
+        total = None if is_normalised else bias
         for source, weight in weights:
             if source in inputs:
                 total = self.plus(total, self.gathered(weight, inputs[source].ids, values[source]))
@@ -210,6 +213,10 @@ class Graph:
             else:
                 beside = () if total is None else (total,)
                 total = self.add("Gemm", values[source], self.weight(weight), *beside, transB=1)
+        if is_normalised and total is not None:
+            total = self.normalised(layer, total)
+            if bias is not None:
+                total = self.plus(total, bias)
         assert total is not None
         if not weights:
             return str(self.add("Expand", total, self.shape(layer["size"])))
@@ -228,6 +235,15 @@ class Graph:
         alpha = layer.get("alpha", layer.get("slope"))  # a layer has one of them, or none
         attributes: dict[str, Any] = {} if alpha is None else {"alpha": float(alpha)}
         return str(self.add(_ACTIVATIONS[activation], total, **attributes))
+
+    def normalised(self, layer: dict[str, Any], sums: str) -> str:
+        """Centres and scales sums by the running means and variances of a layer, or by those of each row."""
+        if "layer_norm" in layer:
+            scale, epsilon = self.weight(layer["name"] + ".scale"), float(layer["layer_norm"]["epsilon"])
+            return str(self.add("LayerNormalization", sums, scale, axis=-1, epsilon=epsilon))
+        mean, factor = normalisation(self.model, layer)
+        centred = self.add("Sub", sums, self.constant(mean.astype(np.float32)))
+        return str(self.add("Mul", centred, self.constant(factor.astype(np.float32))))
 
     def plus(self, total: str | None, more: str) -> str:
         """Adds up two values; None = nothing."""

@@ -30,6 +30,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 # A matrix in compressed row form is stored as three tensors: its name with these suffixes.
 _OFFSETS, _INDICES, _VALUES = ".offsets", ".indices", ".values"
 
+# What the name of a tensor with one number for each unit ends with.
+_VECTORS = ("bias", "scale", "running_mean", "running_variance")
+
 
 class Weights(_handles.Closing):
     """A definition and its weights; :class:`dsstne.Model` adds predictions and files."""
@@ -141,7 +144,8 @@ class Weights(_handles.Closing):
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Shape of each weight and bias by name: ``"<layer>.weight"``, ``"<layer>.bias"``.
 
-        Weights that connect to items have one row per item; other weights are [units, inputs] and biases [units].
+        Weights that connect to items have one row per item; other weights are [units, inputs] and biases [units],
+        and so are the scale and the running moments of a layer with ``batch_norm``.
         A model of weights between items has ``"weight"`` or ``"bias"``.
         """
         return self._shapes(self._listed())
@@ -349,7 +353,7 @@ def _entry(name: str, listed: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[i
 
 
 def user_shape(tensor: Mapping[str, Any]) -> tuple[int, ...]:
-    """Returns the shape that users see; the engine stores a bias as a matrix with one column."""
+    """Returns the shape that users see; the engine stores a bias and its like as a matrix with one column."""
     shape = tuple(tensor["shape"])
-    is_bias = tensor["name"].rpartition(".")[2] == "bias" and shape[1:] == (1,)  # not the weight of a source "bias"
-    return shape[:1] if is_bias else shape
+    is_vector = tensor["name"].rpartition(".")[2] in _VECTORS and shape[1:] == (1,)  # not the weight of a source "bias"
+    return shape[:1] if is_vector else shape

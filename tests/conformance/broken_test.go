@@ -67,6 +67,30 @@ func (b broken) SampleBackward(op *kernels.SampleBackward, s *kernels.Step) erro
 	return b.after(b.Device.SampleBackward(op, s), op, s)
 }
 
+func (b broken) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
+	return b.after(b.Device.UnitMoments(op, s), op, s)
+}
+
+func (b broken) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {
+	return b.after(b.Device.RowMoments(op, s), op, s)
+}
+
+func (b broken) CombineMoments(op *kernels.CombineMoments, s *kernels.Step) error {
+	return b.after(b.Device.CombineMoments(op, s), op, s)
+}
+
+func (b broken) MoveMoments(op *kernels.MoveMoments, s *kernels.Step) error {
+	return b.after(b.Device.MoveMoments(op, s), op, s)
+}
+
+func (b broken) NormSums(op *kernels.NormSums, s *kernels.Step) error {
+	return b.after(b.Device.NormSums(op, s), op, s)
+}
+
+func (b broken) NormBackward(op *kernels.NormBackward, s *kernels.Step) error {
+	return b.after(b.Device.NormBackward(op, s), op, s)
+}
+
 func (b broken) Backward(op *kernels.Backward, s *kernels.Step) error {
 	return b.after(b.Device.Backward(op, s), op, s)
 }
@@ -327,6 +351,40 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("row behind the batch", func(op *kernels.SampleBackward, step *kernels.Step) {
 			op.Heads.Float32()[2*step.Rows*op.Units] = 0
 		}),
+	},
+	"UnitMoments": {
+		defect("moments", func(op *kernels.UnitMoments, _ *kernels.Step) { offBuffer(op.Moments) }),
+		defect("rows", func(op *kernels.UnitMoments, _ *kernels.Step) { op.Moments.Float32()[2*op.Units]++ }),
+		defect("unit behind the layer", func(op *kernels.UnitMoments, _ *kernels.Step) { op.Moments.Float32()[op.Size()] = 0 }),
+	},
+	"RowMoments": {
+		defect("mean", func(op *kernels.RowMoments, _ *kernels.Step) { offBuffer(op.Mean) }),
+		defect("variance", func(op *kernels.RowMoments, _ *kernels.Step) { offBuffer(op.Variance) }),
+		defect("row behind the batch", func(op *kernels.RowMoments, step *kernels.Step) {
+			op.Variance.Float32()[step.Rows] = 0
+		}),
+	},
+	"CombineMoments": {
+		defect("mean", func(op *kernels.CombineMoments, _ *kernels.Step) { offBuffer(op.Mean) }),
+		defect("variance", func(op *kernels.CombineMoments, _ *kernels.Step) { offBuffer(op.Variance) }),
+		defect("unit behind the layer", func(op *kernels.CombineMoments, _ *kernels.Step) {
+			op.Variance.Float32()[op.Units] = 0
+		}),
+	},
+	"MoveMoments": {
+		defect("mean", func(op *kernels.MoveMoments, _ *kernels.Step) { offBuffer(op.RunningMean) }),
+		defect("variance", func(op *kernels.MoveMoments, _ *kernels.Step) { offBuffer(op.RunningVariance) }),
+		defect("unit behind the layer", func(op *kernels.MoveMoments, _ *kernels.Step) {
+			op.RunningMean.Float32()[op.Units] = 0
+		}),
+	},
+	"NormSums": {
+		defect("sums", func(op *kernels.NormSums, _ *kernels.Step) { offBuffer(op.Sums) }),
+		defect("unit behind the layer", func(op *kernels.NormSums, _ *kernels.Step) { op.Sums.Float32()[2*op.Units] = 0 }),
+	},
+	"NormBackward": {
+		weightDefects("scale", func(op *kernels.NormBackward) *kernels.Weights { return op.Scale }),
+		defect("dy", func(op *kernels.NormBackward, _ *kernels.Step) { offBuffer(op.DY) }),
 	},
 	"Backward": {
 		weightDefects("bias", func(op *kernels.Backward) *kernels.Weights { return op.Bias }),

@@ -14,9 +14,10 @@ import (
 type activateCase struct {
 	title    string
 	step     *kernels.Step
-	out      []float32 // [B, units]
+	out      []float32 // [B, units]: what is read
+	apart    bool      // and it stays
+	norm     *normed   // or nil
 	units    int64
-	apart    bool // what it reads is elsewhere
 	epilogue kernels.Epilogue
 	bias     []float32
 }
@@ -27,20 +28,47 @@ func (c *activateCase) run(d kernels.Device) (r result, err error) {
 	p := &place{device: d}
 	defer p.free()
 	op := &kernels.Activate{Out: p.guarded(c.out, c.units), Units: c.units, Epilogue: c.epilogue}
-	op.In = op.Out
-	if c.apart {
-		op.In, op.Out = p.guarded(c.out, c.units), p.guarded(make([]float32, len(c.out)), c.units)
+	if op.In = op.Out; c.apart {
+		op.Out = p.guarded(make([]float32, len(c.out)), c.units)
+	}
+	if c.norm != nil {
+		norm := c.norm.place(p)
+		op.Norm = &norm
 	}
 	if c.bias != nil {
 		op.Epilogue.Bias = p.floats(c.bias)
 	}
 	err = d.Activate(op, c.step)
 	r.add("out", op.Out)
+	if c.apart {
+		r.add("in", op.In)
+	}
 	return r, err
 }
 
-// bounds are those of a forward op that adds nothing to what is there.
+// normBounds are those of a normalised sum, to which the bias is added.
+func (c *activateCase) normBounds() map[string][]float64 {
+	bounds := make([]float64, len(c.out))
+	for n, x := range c.out {
+		u, k := int64(n)/c.units, int64(n)%c.units
+		xhat, off := c.norm.xhat(x, n)
+		scale := float64(c.norm.scale[k])
+		var z sum
+		z.add(xhat*scale, math.Abs(xhat*scale), off*math.Abs(scale)+2*unit*math.Abs(xhat*scale)+underflow)
+		if c.bias != nil {
+			z.product(1, float64(c.bias[k]))
+		}
+		_, a, moved := activatedBound(c.epilogue.Activation, z.value, z.bound())
+		bounds[n] = keep(&c.epilogue, c.step, u, k) * (moved + 4*unit*a)
+	}
+	return map[string][]float64{"out": bounds}
+}
+
+// bounds without a norm are those of a forward op that adds nothing to what is there.
 func (c *activateCase) bounds() map[string][]float64 {
+	if c.norm != nil {
+		return c.normBounds()
+	}
 	same := &forwardCase{
 		step: c.step, out: c.out, accumulate: true, epilogue: &c.epilogue, bias: c.bias, in: []float32{},
 		weight: &weight{rows: c.units},
@@ -57,7 +85,11 @@ func activateCases() (cases []opCase) {
 		e, bias := s.epilogue(c.units, size)
 		c.epilogue, c.bias, c.out = *e, bias, s.normal(shape[0]*c.units, size)
 		c.step.Training = pick(s, "training", true, true, false)
-		c.apart = pick(s, "apart", false, true, false)
+		c.apart = pick(s, "apart", false, true)
+		if pick(s, "norm", false, true) {
+			norm := s.norm(shape[0], c.units, size)
+			c.norm = &norm
+		}
 		c.title = s.title()
 		cases = append(cases, c)
 	}

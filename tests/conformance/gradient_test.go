@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -39,6 +40,8 @@ type netCase struct {
 	stored      bool // the loss is that of the stored entries
 	weighted    bool // the rows have weights
 	sparse      bool // hidden 2 has a penalty on the means of its units
+	normed      bool // hidden 2 is normalised over the batch
+	byRow       bool // or each row of it
 	dropout     float32
 }
 
@@ -48,6 +51,7 @@ type net struct {
 	step                   *kernels.Step
 	in, dense, out, second *weight // out is in where they are tied
 	bias1, bias2, biasOut  *weight
+	scale                  *weight // of hidden 2, if it is normalised
 }
 
 func newNet(c netCase, seed uint64) *net {
@@ -75,6 +79,9 @@ func newNet(c netCase, seed uint64) *net {
 	n.dense = grid(s.weight("dense", gradientUnits, gradientUnits, 0.5, sgd))
 	n.bias1, n.bias2 = grid(s.weight("bias1", gradientUnits, 1, 1, sgd)), grid(s.weight("bias2", gradientUnits, 1, 1, sgd))
 	n.moveFromKinks()
+	if c.normed {
+		n.scale = grid(s.weight("scale", gradientUnits, 1, 1, sgd))
+	}
 	n.biasOut = grid(s.weight("biasOut", gradientItems, 1, 1, sgd))
 	n.out = n.in
 	if !c.tied {
@@ -125,6 +132,9 @@ func (n *net) weights() []*weight {
 	if n.skip {
 		list = append(list, n.second)
 	}
+	if n.normed {
+		list = append(list, n.scale)
+	}
 	return list
 }
 
@@ -163,8 +173,10 @@ func (n *net) on(d kernels.Device) *running {
 		func(s *kernels.Step) error { return d.Gather(gather, s) },
 		func(s *kernels.Step) error { return d.Dense(dense, s) },
 	}
+	place := 1 // its place
 	if n.activation.Kind.SlopeNeedsSum() {
 		r.keepSums(gather, dense, back1, back2)
+		place = 2
 	}
 	dense.Workspace = p.workspace(dense, n.step.Most())
 	output := &kernels.Output{
@@ -181,7 +193,10 @@ func (n *net) on(d kernels.Device) *running {
 	output.Workspace = p.workspace(output, n.step.Most())
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, n.step.Most())
-	var penalty []func(*kernels.Step) error
+	var norm, penalty, normBack []func(*kernels.Step) error
+	if n.normed {
+		norm, normBack = r.normalise(dense, back2)
+	}
 	if n.sparse {
 		sums := p.alloc(gradientUnits)
 		unitSums := &kernels.UnitSums{X: h2, Units: gradientUnits, Sums: sums}
@@ -196,7 +211,7 @@ func (n *net) on(d kernels.Device) *running {
 	scatter.Workspace = p.workspace(scatter, n.step.Most())
 
 	r.hidden, r.output = [2]kernels.Buffer{h1, h2}, output
-	r.forward = append(r.forward, penalty...)
+	r.forward = slices.Concat(r.forward[:place+1], norm, r.forward[place+1:], penalty)
 	if n.loss.NeedsStats() && !n.stored {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
@@ -205,8 +220,8 @@ func (n *net) on(d kernels.Device) *running {
 	} else {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStep(output, s) })
 	}
-	r.backward = append(r.backward, []func(*kernels.Step) error{
-		func(s *kernels.Step) error { return d.Backward(back2, s) },
+	r.backward = append(r.backward, func(s *kernels.Step) error { return d.Backward(back2, s) })
+	r.backward = append(append(r.backward, normBack...), []func(*kernels.Step) error{
 		func(s *kernels.Step) error { return d.DenseBackward(denseBack, s) },
 		func(s *kernels.Step) error { return d.Backward(back1, s) },
 		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
@@ -224,6 +239,41 @@ func (r *running) keepSums(gather *kernels.Gather, dense *kernels.Dense, back1, 
 	}
 	end1, end2 := apart(&gather.Out, &gather.Epilogue, back1), apart(&dense.Out, &dense.Epilogue, back2)
 	r.forward = []func(*kernels.Step) error{r.forward[0], end1, r.forward[1], end2}
+}
+
+// normalise adds a normalisation behind a layer's sums, and the way back through it behind that of the layer.
+func (r *running) normalise(
+	dense *kernels.Dense, back *kernels.Backward,
+) (forward, backward []func(*kernels.Step) error) {
+	d, p := r.device, r.place
+	end, z := *dense.Epilogue, p.alloc(gradientRows*gradientUnits)
+	dense.Out, dense.Epilogue = z, nil
+	norm := kernels.Norm{
+		Mean: p.alloc(gradientUnits), Variance: p.alloc(gradientUnits), Scale: r.placed[r.scale].Value, Epsilon: 0.25,
+		ByRow: r.byRow,
+	}
+	rows := &kernels.RowMoments{X: z, Units: gradientUnits, Mean: norm.Mean, Variance: norm.Variance}
+	moments := &kernels.UnitMoments{X: z, Units: gradientUnits, Moments: p.alloc(2*gradientUnits + 1)}
+	combine := &kernels.CombineMoments{
+		Parts: moments.Moments, Ranks: 1, Units: gradientUnits, Mean: norm.Mean, Variance: norm.Variance,
+	}
+	activate := &kernels.Activate{In: z, Out: back.H, Units: gradientUnits, Norm: &norm, Epilogue: end}
+	sums := &kernels.NormSums{DY: back.DH, X: z, Norm: norm, Units: gradientUnits, Sums: p.alloc(2 * gradientUnits)}
+	through := &kernels.NormBackward{
+		DY: back.DH, X: z, Norm: norm, Units: gradientUnits, Parts: sums.Sums, Ranks: 1, Scale: r.placed[r.scale],
+	}
+	return []func(*kernels.Step) error{
+			func(s *kernels.Step) error {
+				if r.byRow {
+					return d.RowMoments(rows, s)
+				}
+				return errors.Join(d.UnitMoments(moments, s), d.CombineMoments(combine, s))
+			},
+			func(s *kernels.Step) error { return d.Activate(activate, s) },
+		}, []func(*kernels.Step) error{
+			func(s *kernels.Step) error { return d.NormSums(sums, s) },
+			func(s *kernels.Step) error { return d.NormBackward(through, s) },
+		}
 }
 
 // addEntries adds the output at its stored entries, and the gradients with respect to its weights.
@@ -469,6 +519,8 @@ func netCases() (cases []netCase) {
 		c.dropout, c.weighted = []float32{0, 0.25}[n/5%2], n/7%2 == 0
 		// Means that are neither 0 nor 1 have a derivative.
 		c.sparse = c.activation.Kind == kernels.Sigmoid && c.dropout == 0 && n/6%2 == 0
+		c.normed = !hasKink(c.activation.Kind) && n/9%2 == 0 && !c.sparse
+		c.byRow = c.normed && n/2%2 == 0
 		if n >= pairs {
 			c.temperature = 0.5
 		} else {
@@ -492,6 +544,7 @@ func few(cases []netCase) (list []netCase) {
 			[2]any{c.activation, c.temperature}, [2]any{c.loss, c.temperature}, [2]any{"tied", c.tied},
 			[2]any{"skip", c.skip}, [2]any{"dropout", c.dropout}, [2]any{"stored", c.stored},
 			[2]any{"weighted", c.weighted}, [2]any{"sparse", c.sparse},
+			[2]any{"normed", c.normed}, [2]any{"by row", c.byRow},
 		} {
 			seen[feature] = true
 		}

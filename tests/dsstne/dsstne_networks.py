@@ -402,6 +402,22 @@ NETWORKS = {
         ),
         Call("RMSProp", alpha=0.01, mu=0.9),
     ),
+    "batch normalisation": (
+        file(CE, entry(), hidden(6, "Sigmoid", BatchNormalization=True), output("likes", "Sigmoid")),
+        Call(alpha=0.3),
+    ),
+    "batch normalisation of some layers": (
+        file(
+            CE,
+            entry("counts"),
+            entry("tags", "More"),
+            hidden(6, "Tanh", "One", Source=["Input", "More"], BatchNormalization=True),
+            hidden(5, "RELU", "Two", BatchNormalization=False),
+            hidden(4, "SoftPlus", "Three", BatchNormalization=True),
+            output("tags", "SoftMax"),
+        ),
+        Call("Momentum", alpha=0.15, mu=0.6, lambda_=0.02, batch=16),
+    ),
     "sparse units": (
         file(CE, entry(), hidden(6, "Sigmoid", Sparse=True), output("likes", "Sigmoid"), SparsenessPenalty=PENALTY),
         Call(alpha=0.5),

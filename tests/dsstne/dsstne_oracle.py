@@ -16,7 +16,8 @@ Where DSSTNE computes something else than its own formulas promise, the formula 
   Scale^2 / n_in (4.1). CaffeXavier keeps DSSTNE's n_out.
   UnitBall gives the weights of each unit the length Scale; in DSSTNE they are uniform in 0 .. Scale.
 - Adam's first step is number 1, not 2 (3.2).
-- A layer has one bias, not one for each of its sources (1.2).
+- A layer has one bias, not one for each of its sources (1.2). That of a layer with BatchNormalization is its shift,
+  which begins at 0: biases of weights have no effect there (4.2).
 - Dropout would mask the gradient, too, and denoising would scale kept entries only (4.3, 4.4). Both draw at random, so
   neither is computed here: a file may have Denoising where no input is Sparse, so that it drops nothing.
 - There is no divergence brake (3.3).
@@ -344,6 +345,21 @@ class Layer:
     bias: float = 0.0
     shared: dict[str, tuple[str, str]] = field(default_factory=dict)
     penalty: tuple[float, float] | None = None
+    normalised: bool = False  # BatchNormalization
+
+
+EPSILON = 1e-5  # CUDNN_BN_MIN_EPSILON
+
+
+def normalise(z):
+    """Batch normalisation (4.2; Ioffe and Szegedy, 2015) without scale and shift, and what it divides by."""
+    deviation = np.sqrt(z.var(axis=0) + EPSILON)
+    return (z - z.mean(axis=0)) / deviation, deviation
+
+
+def denormalise(delta, normal, deviation):
+    """The derivative of a loss with respect to z from that with respect to what normalise has made of it."""
+    return (delta - delta.mean(axis=0) - normal * (delta * normal).mean(axis=0)) / deviation
 
 
 def penalty(mean, p, beta):
@@ -360,6 +376,16 @@ def lowered(value):
     return [lowered(item) for item in value] if isinstance(value, list) else value
 
 
+def scale_of(layer):
+    """The key of the scale of a normalised layer."""
+    return f"{layer} scale"
+
+
+def owner(key):
+    """The layer of a parameter."""
+    return key.removesuffix(" scale") if isinstance(key, str) else key[1]
+
+
 def listed(value):
     return value if isinstance(value, list) else [value]
 
@@ -368,7 +394,7 @@ class Network:
     """A network file (1): `file` is the JSON object.
 
     A weight is known by its pair (source, layer) and has the shape [units of the source, units of the layer]; a bias is
-    known by its layer and has the shape [units].
+    known by its layer and has the shape [units], and so is the scale of a normalised layer, see `scale_of`.
     """
 
     def __init__(self, file):
@@ -414,7 +440,9 @@ class Network:
             made.update(self._parameters(keys, parameters))
             weights = keys.pop("weightinit", {})
             made["scheme"] = weights.get("scheme", "Xavier").lower()
-            made["scale"], made["bias"] = weights.get("scale", 1.0), weights.get("bias", 0.0)
+            made["normalised"] = keys.pop("batchnormalization", False)
+            made["scale"] = weights.get("scale", 1.0)
+            made["bias"] = 0.0 if made["normalised"] else weights.get("bias", 0.0)
             made["shared"] = {
                 share["inputlayer"]: (share["sourceinputlayer"], share["sourceoutputlayer"])
                 for share in listed(keys.pop("sharedweights", []))
@@ -456,15 +484,21 @@ class Network:
         return list(done.values())
 
     def forward(self, parameters, data):
-        """The values of all layers: a = f(b + the sum over the sources of their values times the weight)."""
+        """The values of all layers: a = f(b + the sum over the sources of their values times the weight).
+
+        In a normalised layer a = f(b + scale * normalise(sum)); what normalise returns has the key
+        (layer, "normalised").
+        """
         values = {}
         for layer in self.ordered():
             if layer.kind == "input":
                 values[layer.name] = data[layer.data].values
                 continue
-            z = parameters[layer.name] + sum(
-                values[source] @ self.weight(parameters, source, layer) for source in layer.sources
-            )
+            z = sum(values[source] @ self.weight(parameters, source, layer) for source in layer.sources)
+            if layer.normalised:
+                values[layer.name, "normalised"] = normalise(z)
+                z = parameters[scale_of(layer.name)] * values[layer.name, "normalised"][0]
+            z = z + parameters[layer.name]
             values[layer.name] = ACTIVATIONS[layer.activation][0](z, layer)
         return values
 
@@ -500,6 +534,10 @@ class Network:
                     delta = delta + slope
                 delta = delta * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
             found[layer.name] = delta.sum(axis=0) / rows
+            if layer.normalised:
+                normal, deviation = values[layer.name, "normalised"]
+                found[scale_of(layer.name)] = (delta * normal).sum(axis=0) / rows
+                delta = denormalise(parameters[scale_of(layer.name)] * delta, normal, deviation)
             for source in layer.sources:
                 product = values[source].T @ delta / rows
                 if source in layer.shared:
@@ -535,7 +573,7 @@ def train(network, parameters, data, call, steps):
         rate = call.rate(network.decay, step, epoch)
         for key, g in gradients.items():
             is_bias = isinstance(key, str)
-            if (key if is_bias else key[1]) in call.locked:
+            if owner(key) in call.locked:
                 continue
             w = parameters[key]
             if not is_bias:  # biases are never regularised (3.1)

@@ -109,7 +109,9 @@ class Engine:
         for layer in self.network.layers.values():
             if layer.kind != "input":
                 found[layer.name] = model.tensor(f"{layer.name}.bias").astype(float)
-        assert len(found) == len(model.tensors)
+            if layer.normalised:
+                found[oracle.scale_of(layer.name)] = model.tensor(f"{layer.name}.scale").astype(float)
+        assert len(found) == len([name for name in model.tensors if ".running_" not in name])
         return found
 
 
@@ -148,7 +150,9 @@ def test_the_initial_weights_are_those_of_the_file(name):
     columns = {layer.name: layer.units or DATA[layer.data].values.shape[1] for layer in run.network.layers.values()}
     for key, value in run.start.items():
         if isinstance(key, str):
-            np.testing.assert_array_equal(value, np.full(columns[key], np.float32(run.network.layers[key].bias)))
+            layer = run.network.layers[oracle.owner(key)]
+            begins = layer.bias if key == layer.name else 1
+            np.testing.assert_array_equal(value, np.full(columns[layer.name], np.float32(begins)))
             continue
         assert value.shape == (columns[key[0]], columns[key[1]])
         kind, parameter = run.network.initial(key, *value.shape)
@@ -167,7 +171,7 @@ def test_the_initial_weights_are_those_of_the_file(name):
 def learning(name):
     """The parameters that are not locked."""
     run = engine(name)
-    return [key for key in run.end if (key if isinstance(key, str) else key[1]) not in run.call.locked]
+    return [key for key in run.end if oracle.owner(key) not in run.call.locked]
 
 
 @every_network

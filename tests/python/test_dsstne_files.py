@@ -116,8 +116,8 @@ LACKING = {
         'layer "C": Type is Pooling; pooling is not supported; a layer must be FullyConnected',
     ),
     "normalized": (
-        file(INPUT, layer("Hidden", 16, "Relu", BatchNormalization=True), sigmoid()),
-        'layer "Hidden": BatchNormalization is not supported yet; remove it',
+        file(INPUT, layer("Hidden", 16, "Relu", WeightNorm=1), sigmoid()),
+        'layer "Hidden": WeightNorm is not supported yet; remove it',
     ),
 }
 

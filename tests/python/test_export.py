@@ -39,7 +39,8 @@ def network(*layers, outputs=None, seed=1):
     random = np.random.default_rng(seed)
     for name, shape in model.tensors.items():
         if len(shape) == 1:
-            model.set_tensor(name, random.standard_normal(shape))
+            values = random.standard_normal(shape)
+            model.set_tensor(name, np.abs(values) if name.endswith(".running_variance") else values)
     return model
 
 
@@ -79,6 +80,13 @@ NETWORKS = {
         layer("f", "hidden", size=4, sources=["g", "h"], bias=False),
         OUT,
     ),
+    "normalised": (
+        IN,
+        layer("h", "hidden", size=8, batch_norm=True),
+        layer("g", "hidden", size=5, sources=["h", "in"], batch_norm={"epsilon": 0.1}, bias=False),
+        OUT,
+    ),
+    "normalised by row": (IN, layer("h", "hidden", size=8, layer_norm=True), layer("g", "hidden", size=5), OUT),
     "an output of several": (
         IN,
         HIDDEN,

@@ -181,6 +181,52 @@ typedef struct {
   failure_t failure;
   int64_t next;
 } sample_t;
+/* See kernels.Norm. */
+typedef struct {
+  const float *mean, *variance, *scale; /* mean null = none */
+  float epsilon;
+  int32_t by_row;
+} norm_t;
+
+/* See kernels.RowMoments. */
+typedef struct {
+  int64_t rows, units;
+  const float *x;
+  float *mean, *variance;
+  int64_t next;
+} row_moments_t;
+
+/* See kernels.UnitMoments. */
+typedef struct {
+  int64_t rows, units;
+  const float *x;
+  float *moments; /* [2 units + 1] */
+  int64_t next;
+} unit_moments_t;
+
+/* See kernels.NormSums. */
+typedef struct {
+  int64_t rows, units;
+  const float *dy, *x;
+  norm_t norm;
+  float *sums; /* [2, units] */
+  int64_t next;
+} norm_sums_t;
+
+/* See kernels.NormBackward. */
+typedef struct {
+  int64_t rows, units, whole;
+  float *dy;
+  const float *x;
+  norm_t norm;
+  const float *parts; /* [ranks, 2, units] */
+  int64_t ranks;      /* 0: the moments are constant, or those of rows */
+  const float *own;   /* [units], the gradient of the scale */
+  weights_t scale;
+  optimizer_t optimizer;
+  failure_t failure;
+  int64_t next, next_scaled;
+} norm_backward_t;
 
 typedef struct {
   int64_t rows, units;
@@ -198,6 +244,7 @@ typedef struct {
   int64_t rows, units;
   const float *in; /* may be out */
   float *out;
+  norm_t norm;
   epilogue_t epilogue;
   int64_t next;
 } activate_t;
@@ -361,6 +408,9 @@ typedef struct {
 #define PHASES(PHASE) \
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(unit_sums, unit_sums_t, 1) \
+  PHASE(unit_moments, unit_moments_t, 1) PHASE(norm_sums, norm_sums_t, 1) PHASE(norm_backward, norm_backward_t, 1) \
+  PHASE(norm_scale, norm_backward_t, 1) PHASE(row_moments, row_moments_t, 1) \
+  PHASE(norm_backward_rows, norm_backward_t, 1) \
   PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \

@@ -157,7 +157,7 @@ func (o Ops) Backward(op *kernels.Backward, s *kernels.Step) error {
 func (o Ops) Activate(op *kernels.Activate, s *kernels.Step) error {
 	call := &call{alone: s.Rows*op.Units < short}
 	a := &C.activate_t{
-		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), in: buffer(op.In), out: buffer(op.Out),
+		rows: C.int64_t(s.Rows), units: C.int64_t(op.Units), in: buffer(op.In), out: buffer(op.Out), norm: norm(op.Norm),
 		epilogue: call.epilogue(&op.Epilogue, s),
 	}
 	return o.do(call, unsafe.Pointer(a), nil, C.run_activate_rows)

@@ -15,6 +15,7 @@
 #include "dense.h"
 #include "backward.h"
 #include "sample.h"
+#include "norm.h"
 #include "written.h"
 #include "rank_exact.h"
 #include "scores.h"

@@ -3,6 +3,7 @@
 #include "epilogue.cuh"
 #include "output.cuh"
 #include "product.cuh"
+#include "units.cuh"
 
 struct ProductArgs {
   const StepRecord *step;
@@ -124,22 +125,6 @@ struct BackwardArgs {
   Epilogue epilogue;
   int32_t launch;
 };
-
-constexpr int kBackwardUnits = 8, kBackwardWarps = 32, kBackwardAtOnce = 4;
-
-// The sum over the threads of a block that have the same unit, for the lanes of the first warp that have one each: by halves of
-// a warp, then in the warps' order. All threads call.
-DEVICE float sum_of_unit(float sum) {
-  SHARED(float, sums, [kBackwardWarps][kBackwardUnits]);
-  const int lane = lane_id(), warp = warp_id();
-  for (int lanes = 16; lanes >= kBackwardUnits; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
-  if (lane < kBackwardUnits) sums[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || lane >= kBackwardUnits) return 0.0f;
-  sum = 0.0f;
-  for (int i = 0; i < kBackwardWarps; i++) sum += sums[i][lane];
-  return sum;
-}
 
 // dz = (dh + shift) mask scale act'(z), in place; dbias = sum over the rows of dz, then the update.
 //

@@ -18,6 +18,7 @@ class Network:
     denoising: float = 0.5
     dropout: float = 0.0
     sparsity: tuple[float, float] | None = None  # mean and weight of the penalty on hidden units
+    batch_norm: bool = False  # of hidden layers
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     batch_size: int = 512
@@ -33,6 +34,8 @@ class Network:
             layer["activation"] = self.activation
             if self.sparsity is not None:
                 layer["sparsity"] = dict(zip(("mean", "weight"), self.sparsity, strict=True))
+            if self.batch_norm:
+                layer["batch_norm"] = True
             layers.append({**layer, "dropout": self.dropout})
         output: dict[str, object] = {"name": "output", "kind": "output", "bias": self.output_bias}
         if self.temperature is not None:

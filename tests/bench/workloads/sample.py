@@ -1,4 +1,4 @@
-"""DSSTNE's sample network, 27,278 - 128 - 27,278: what sparse units and denoising cost in a step."""
+"""DSSTNE's sample network, 27,278 - 128 - 27,278: what sparse units, denoising and batch normalisation cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from measure.bench import Bench
 
-TITLE = "DSSTNE's sample network, 27,278 - 128 - 27,278, batch 256, beside the same without its penalty and denoising"
+TITLE = "DSSTNE's sample network, 27,278 - 128 - 27,278, batch 256, beside the same without what is named"
 
 NETWORK = Network(
     hidden=(128,),
@@ -34,11 +34,15 @@ NETWORK = Network(
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """The penalty alone, and both."""
+    """The penalty alone, with denoising, and with batch normalisation, too."""
     steps = 40
     X = interactions(steps * NETWORK.batch_size, step.ITEMS, step.MEAN_LENGTH)
     plain = replace(NETWORK, denoising=0.0, sparsity=None)
-    for case, network in (("penalty", replace(NETWORK, denoising=0.0)), ("penalty and denoising", NETWORK)):
+    for case, network in (
+        ("penalty", replace(NETWORK, denoising=0.0)),
+        ("penalty and denoising", NETWORK),
+        ("penalty, denoising and batch norm", replace(NETWORK, batch_norm=True)),
+    ):
         if not bench.wants(case):
             continue
         with (
