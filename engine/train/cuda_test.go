@@ -42,7 +42,9 @@ func TestOneStepOnSeveralCUDADevicesIsThatOfTheCPUButForTheOrderOfSums(t *testin
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			process := exec.Command(os.Args[0], "-test.run=^"+test+"$")
-			process.Env = append(append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator"), settings...)
+			// Trainers stay open until the test ends, with their workspaces.
+			process.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "DSSTNE_CUDAEMU_MEMORY=4294967296")
+			process.Env = append(process.Env, settings...)
 			output, err := process.CombinedOutput()
 			require.NoError(t, err, "%s", output)
 		})
