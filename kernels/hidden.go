@@ -97,8 +97,8 @@ func (o *Dense) Work(s *Sizes) Work {
 	}
 }
 
-// Activate is an epilogue on its own: out = dropout(act(norm(in) + bias)). It ends a layer whose sums were added up over
-// several devices, are normalised, or are kept because Backward reads them.
+// Activate is an epilogue on its own: out = dropout(act(norm(in) + bias)). It ends a layer whose sums were added up
+// over several devices, are normalised, or are kept because Backward reads them.
 type Activate struct {
 	Name     string
 	In       Buffer // [B, Units], may be Out

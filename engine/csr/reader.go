@@ -20,11 +20,11 @@ type Reader struct {
 	Stream    uint32
 	// Zeros keeps zeros that are stored, as entries.
 	Zeros bool
-	// Negatives is how many entries of value 0 are added in training for each stored one, in columns without an entry that
-	// are drawn at random.
+	// Negatives is how many entries of value 0 are added in training for each stored one, in columns without an entry
+	// that are drawn at random.
 	Negatives int64
-	// Limit is the most entries that a batch may have before negatives are added, 0 for no limit: what was planned for. A batch beyond it is
-	// fault.InvalidData, because only a matrix that was changed can have one.
+	// Limit is the most entries that a batch may have before negatives are added, 0 for no limit: what was planned for. A
+	// batch beyond it is fault.InvalidData, because only a matrix that was changed can have one.
 	Limit int64
 	// RowsOnly leaves the order by item out, which only training reads.
 	RowsOnly bool

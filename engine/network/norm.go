@@ -119,7 +119,8 @@ func (k *hiddenLayer) sumsOf(b *builder, i int) kernels.Buffer {
 	return b.Alloc("sums", b.net.Layers[i].Name, b.Rows()*v.units)
 }
 
-// normalise adds what follows the sums, up to the epilogue. Locked running moments are used in training, too, as Keras does.
+// normalise adds what follows the sums, up to the epilogue. Locked running moments are used in training, too, as Keras
+// does.
 func (k *hiddenLayer) normalise(b *builder, i int, sums, out kernels.Buffer, epilogue *kernels.Epilogue) {
 	l, v := &b.net.Layers[i], &b.values[i]
 	v.sums = sums

@@ -51,10 +51,10 @@ const deep = `{"layers": [
 // drawn has a variational layer of sparse and dense sources, activations whose layers keep their sums, and alpha dropout.
 const drawn = `{"layers": [
 	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
-	{"name": "h1", "kind": "hidden", "size": 9, "activation": "gelu"},
+	{"name": "h1", "kind": "hidden", "size": 9, "activation": "gelu", "batch_norm": true},
 	{"name": "z", "kind": "variational", "sources": ["h1", "input"], "size": 6,
 		"kl": {"weight": 0.5, "schedule": {"kind": "constant", "warmup_steps": 3}}},
-	{"name": "h2", "kind": "hidden", "size": 20, "activation": "silu", "dropout": 0.2},
+	{"name": "h2", "kind": "hidden", "size": 20, "activation": "silu", "dropout": 0.2, "layer_norm": true},
 	{"name": "h3", "kind": "hidden", "size": 7, "activation": "selu", "alpha_dropout": 0.1},
 	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
 

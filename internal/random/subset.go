@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Subset is n of the numbers 0 .. of - 1, ascending, each set of n of them as likely as any other; it belongs to a row at
-// a step. dst's memory is used again if it is large enough. It panics unless 0 <= n <= of < 2^31.
+// Subset is n of the numbers 0 .. of - 1, ascending, each set of n of them as likely as any other; it belongs to a row
+// at a step. dst's memory is used again if it is large enough. It panics unless 0 <= n <= of < 2^31.
 func Subset(dst []int32, seed uint64, stream uint32, step, row, of, n int64) []int32 {
 	if n < 0 || n > of || of >= 1<<31 {
 		panic("random: no such subset")
