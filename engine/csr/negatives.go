@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"dsstne/internal/fault"
-	"dsstne/internal/random"
 	"dsstne/kernels"
 )
 
@@ -18,7 +17,7 @@ func WithNegatives(stored, negatives, rows, columns int64) int64 {
 }
 
 // draw adds negatives to the rows of a batch: Negatives for each entry, or as many as there are. They are columns
-// without an entry: those whose ranks among these columns are the numbers of random.Subset for the row's place in the
+// without an entry: those whose ranks among these columns are those that random.Subset draws for the row's place in the
 // batch.
 func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	rows, total := len(out.Offsets)-1, int64(0)
@@ -39,9 +38,9 @@ func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	at := int(total)
 	for u := rows - 1; u >= 0; u-- {
 		begin := int(out.Offsets[u])
-		r.ranks = random.Subset(r.ranks, r.Seed, r.Stream, step, int64(u), out.Columns-int64(stop-begin), r.drawn[u])
+		ranks := r.ranks.Draw(r.Seed, r.Stream, step, int64(u), out.Columns-int64(stop-begin), r.drawn[u])
 		out.Offsets[u+1] = int32(at)
-		at = mergeBehind(out, begin, stop, at, r.ranks)
+		at = mergeBehind(out, begin, stop, at, ranks)
 		stop = begin
 	}
 	return nil

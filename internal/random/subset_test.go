@@ -16,7 +16,7 @@ func TestASubsetHasDistinctNumbersInOrder(t *testing.T) {
 			if n < 0 || n > min(of, 1000) {
 				continue
 			}
-			got := random.Subset(nil, 1, 2, 3, 4, of, n)
+			got := new(random.Subset).Draw(1, 2, 3, 4, of, n)
 			require.Len(t, got, int(n))
 			for i, number := range got {
 				require.True(t, number >= 0 && int64(number) < of)
@@ -31,7 +31,7 @@ func TestEverySubsetIsEquallyLikely(t *testing.T) {
 	for _, n := range []int64{2, 3} { // of five; 3 are drawn by the 2 that are left out
 		counts := map[string]int{}
 		for row := range int64(draws) {
-			counts[fmt.Sprint(random.Subset(nil, 9, 8, 7, row, 5, n))]++
+			counts[fmt.Sprint(new(random.Subset).Draw(9, 8, 7, row, 5, n))]++
 		}
 		require.Len(t, counts, 10)
 		for set, count := range counts { // a deviation of 52, times 5
@@ -42,7 +42,7 @@ func TestEverySubsetIsEquallyLikely(t *testing.T) {
 
 func TestASubsetIsAFunctionOfItsArguments(t *testing.T) {
 	draw := func(seed uint64, stream uint32, step, row int64) []int32 {
-		return random.Subset(nil, seed, stream, step, row, 1<<20, 40)
+		return new(random.Subset).Draw(seed, stream, step, row, 1<<20, 40)
 	}
 	want := draw(1, 2, 3, 4)
 	require.Equal(t, want, draw(1, 2, 3, 4))
@@ -52,22 +52,23 @@ func TestASubsetIsAFunctionOfItsArguments(t *testing.T) {
 	require.True(t, slices.IsSorted(want))
 }
 
-func TestASubsetUsesTheMemoryThatItIsGiven(t *testing.T) {
-	memory := make([]int32, 100)
-	require.Same(t, &memory[0], &random.Subset(memory, 1, 2, 3, 4, 1000, 50)[0])
-	require.Same(t, &memory[0], &random.Subset(memory, 1, 2, 3, 4, 100, 90)[0])
+func TestADrawDoesNotDependOnTheOnesBefore(t *testing.T) {
+	var s random.Subset
+	for _, n := range []int64{40, 3, 999, 1000, 0, 500, 501, 7} {
+		require.Equal(t, new(random.Subset).Draw(1, 2, 3, n, 1000, n), s.Draw(1, 2, 3, n, 1000, n))
+	}
 }
 
 func TestThereIsNoLargerSubset(t *testing.T) {
-	require.Panics(t, func() { random.Subset(nil, 0, 0, 0, 0, 3, 4) })
-	require.Panics(t, func() { random.Subset(nil, 0, 0, 0, 0, 1<<31, 4) })
-	require.Panics(t, func() { random.Subset(nil, 0, 0, 0, 0, 3, -1) })
+	require.Panics(t, func() { new(random.Subset).Draw(0, 0, 0, 0, 3, 4) })
+	require.Panics(t, func() { new(random.Subset).Draw(0, 0, 0, 0, 1<<31, 4) })
+	require.Panics(t, func() { new(random.Subset).Draw(0, 0, 0, 0, 3, -1) })
 }
 
 func BenchmarkSubset(b *testing.B) {
-	var memory []int32
+	var s random.Subset
 	for row := range int64(b.N) {
-		memory = random.Subset(memory, 1, 2, 3, row, 40000, 27)
+		s.Draw(1, 2, 3, row, 40000, 135)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*27), "ns/number")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*135), "ns/number")
 }

@@ -43,7 +43,7 @@ QUICK = [
     "spectrum",
     "checkpoint",
 ]
-FULL = [*QUICK, "losses", "mapped", "softmax", "devices", "quality", "labels", "growth", "giant"]
+FULL = [*QUICK, "losses", "mapped", "softmax", "devices", "quality", "labels", "dsstne_files", "growth", "giant"]
 
 
 def main() -> int:
