@@ -42,9 +42,7 @@ func TestOneStepOnSeveralCUDADevicesIsThatOfTheCPUButForTheOrderOfSums(t *testin
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			process := exec.Command(os.Args[0], "-test.run=^"+test+"$")
-			// Trainers stay open until the test ends, with their workspaces.
-			process.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "DSSTNE_CUDAEMU_MEMORY=4294967296")
-			process.Env = append(process.Env, settings...)
+			process.Env = append(append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator"), settings...)
 			output, err := process.CombinedOutput()
 			require.NoError(t, err, "%s", output)
 		})
@@ -56,25 +54,26 @@ func oneStepOnCUDA(t *testing.T) {
 		return fmt.Sprintf(`{"devices": %s, "batch_size": 50, "optimizer": %s}`, devices, optimizer)
 	}
 	lists := []string{`["cuda:0", "cuda:1"]`, `["cuda:2", "cuda:0", "cuda:1"]`, `"all"`}
-	number := 0
-	for _, name := range slices.Sorted(maps.Keys(networks)) {
-		definition := networks[name]
-		m := modelOf(t, definition)
-		before := values(m)
-		plain, _ := after(t, definition, on(`"cpu"`, optimizers["sgd"]), 1)
-		gradients := gradientsOf(before, plain)
-		off := gradientError(gradients, false)
-		for _, kind := range []string{"sgd", "adam"} {
-			one, _ := after(t, definition, on(`"cpu"`, optimizers[kind]), 1)
-			for _, way := range ways {
-				devices := lists[number%len(lists)] // each network with some, each list with many
-				number++
-				many, _ := after(t, definition, by(way, on(devices, optimizers[kind])), 1)
-				for i := range one {
-					bound := stepError(kind, gradients[i], off, float64(before[i]))
-					require.InDelta(t, one[i], many[i], bound, "%s, %s, %s, %s: weight %d", name, kind, devices, way, i)
+	for n, name := range slices.Sorted(maps.Keys(networks)) {
+		t.Run(name, func(t *testing.T) { // whose trainers are closed at its end
+			definition, number := networks[name], n*2*len(ways)
+			m := modelOf(t, definition)
+			before := values(m)
+			plain, _ := after(t, definition, on(`"cpu"`, optimizers["sgd"]), 1)
+			gradients := gradientsOf(before, plain)
+			off := gradientError(gradients, false)
+			for _, kind := range []string{"sgd", "adam"} {
+				one, _ := after(t, definition, on(`"cpu"`, optimizers[kind]), 1)
+				for _, way := range ways {
+					devices := lists[number%len(lists)] // each network with some, each list with many
+					number++
+					many, _ := after(t, definition, by(way, on(devices, optimizers[kind])), 1)
+					for i := range one {
+						bound := stepError(kind, gradients[i], off, float64(before[i]))
+						require.InDelta(t, one[i], many[i], bound, "%s, %s, %s: weight %d", kind, devices, way, i)
+					}
 				}
 			}
-		}
+		})
 	}
 }

@@ -130,7 +130,7 @@ func TestTheCoefficientsOfNormalNumbersAreThoseOfTheHost(t *testing.T) {
 	require.NoError(t, err)
 	want := coefficient.FindAllString(string(host), -1)
 	require.NotEmpty(t, want)
-	for _, path := range []string{"src/fill.cu", "../cpu/c/fill.h"} {
+	for _, path := range []string{"src/normal.cuh", "../cpu/c/fill.h"} {
 		source, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Subset(t, coefficient.FindAllString(string(source), -1), want, path)

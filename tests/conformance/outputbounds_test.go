@@ -209,8 +209,9 @@ func (c *outputCase) part(u int64, z sum, t, n, logSumExp float64) part {
 			at, off = z.value, z.bound()
 		}
 		slope, off := slopeBound(l.Activation, z.value, z.bound(), at, off)
-		p.bound = p.bound*(slope+off) + math.Abs(p.dz)*off
-		p.dz, p.magnitude = p.dz*slope, p.magnitude*(slope+off)
+		size := math.Abs(slope) + off
+		p.bound = p.bound*size + math.Abs(p.dz)*off
+		p.dz, p.magnitude = p.dz*slope, p.magnitude*size
 	}
 	r := float64(c.step.TermWeight(1, l)) / float64(c.step.WholeRows())
 	if weights := c.step.WeightsOfRows(1); weights != nil {

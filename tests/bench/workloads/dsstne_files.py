@@ -66,7 +66,7 @@ NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "3 x 1536 ReLU": (
         definition([1536] * 3, "Relu", pDropout=0.37, WeightInit={"Scheme": "Gaussian", "Scale": 0.01}, Bias=-10.2),
-        {"optimizer": "adam", "learning_rate": 0.001, "epochs": 100},
+        {"optimizer": "adam", "learning_rate": 0.0005, "epochs": 150},
     ),
 }
 
