@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtr
 
 from dsstne.errors import InvalidArgumentError
 
@@ -19,6 +18,13 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20  # numbers that are computed in float64 at a time
 
 _SCALE, _ALPHA = 1.0507009873554805, 1.6732632423543773
+
+
+def _special() -> Any:
+    from scipy import special  # here, since it starts threads of a library, and few networks need it
+
+    return special
+
 
 # The activation of a sum z of a layer, and its derivative.
 ACTIVATIONS: dict[str, tuple[Any, Any]] = {
@@ -41,12 +47,12 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "softplus": (lambda z, _: np.logaddexp(0, z), lambda z, _: 0.5 + 0.5 * np.tanh(z / 2)),
     "softsign": (lambda z, _: z / (1 + np.abs(z)), lambda z, _: 1 / (1 + np.abs(z)) ** 2),
     "gelu": (
-        lambda z, _: z * ndtr(z),
-        lambda z, _: ndtr(z) + z * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi),
+        lambda z, _: z * _special().ndtr(z),
+        lambda z, _: _special().ndtr(z) + z * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi),
     ),
     "silu": (
-        lambda z, _: z * expit(z),
-        lambda z, _: expit(z) * (1 + z * expit(-z)),
+        lambda z, _: z * _special().expit(z),
+        lambda z, _: _special().expit(z) * (1 + z * _special().expit(-z)),
     ),
 }
 
