@@ -10,10 +10,10 @@ import (
 
 // WithNegatives is how many entries a batch of rows has at most, if it has stored ones, each with negatives.
 func WithNegatives(stored, negatives, rows, columns int64) int64 {
-	if negatives == 0 || stored > math.MaxInt64/(1+negatives) {
-		return stored
+	if all := rows * columns; stored > all/(1+negatives) {
+		return max(stored, all) // a batch that repeats rows has more than all
 	}
-	return max(stored, min(stored*(1+negatives), rows*columns))
+	return stored * (1 + negatives)
 }
 
 // draw adds negatives to the rows of a batch: Negatives for each entry, or as many as there are. They are columns
@@ -21,12 +21,10 @@ func WithNegatives(stored, negatives, rows, columns int64) int64 {
 // batch.
 func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	rows, total := len(out.Offsets)-1, int64(0)
-	r.drawn = slices.Grow(r.drawn[:0], rows)
+	negatives := func(stored int64) int64 { return min(stored*r.Negatives, out.Columns-stored) }
 	for u := range rows {
 		stored := int64(out.Offsets[u+1] - out.Offsets[u])
-		n := min(stored*r.Negatives, out.Columns-stored)
-		r.drawn = append(r.drawn, n)
-		total += stored + n
+		total += stored + negatives(stored)
 	}
 	if total > math.MaxInt32 {
 		return fault.New(fault.InvalidArgument, "a batch of %d rows holds %d entries with their negatives, more than %d; "+
@@ -38,7 +36,8 @@ func (r *Reader) draw(step int64, out *kernels.SparseBatch) error {
 	at := int(total)
 	for u := rows - 1; u >= 0; u-- {
 		begin := int(out.Offsets[u])
-		ranks := r.ranks.Draw(r.Seed, r.Stream, step, int64(u), out.Columns-int64(stop-begin), r.drawn[u])
+		stored := int64(stop - begin)
+		ranks := r.ranks.Draw(r.Seed, r.Stream, step, int64(u), out.Columns-stored, negatives(stored))
 		out.Offsets[u+1] = int32(at)
 		at = mergeBehind(out, begin, stop, at, ranks)
 		stop = begin

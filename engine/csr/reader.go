@@ -31,7 +31,6 @@ type Reader struct {
 
 	entries  Entries
 	rows     []int64       // of the batch; Source.Read overwrites them
-	drawn    []int64       // by row of the batch: how many negatives
 	ranks    random.Subset // of a row's negatives, among the columns without an entry
 	payload  []uint64      // by entry of the batch: row and bits of the value
 	keys     [2][]uint64

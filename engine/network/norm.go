@@ -110,15 +110,6 @@ func (n *Network) lockRunning(locked map[string]bool) {
 	}
 }
 
-// sumsOf is where a layer's sums go: its value or, if they are needed on the way back, memory of their own.
-func (k *hiddenLayer) sumsOf(b *builder, i int) kernels.Buffer {
-	v := &b.values[i]
-	if !k.norm.on() || b.Training() == nil || !b.learns[i] {
-		return v.out
-	}
-	return b.Alloc("sums", b.net.Layers[i].Name, b.Rows()*v.units)
-}
-
 // normalise adds what follows the sums, up to the epilogue. Locked running moments are used in training, too, as Keras
 // does.
 func (k *hiddenLayer) normalise(b *builder, i int, sums, out kernels.Buffer, epilogue *kernels.Epilogue) {

@@ -132,6 +132,9 @@ func TestRulesAreEnforced(t *testing.T) {
 		"variational activation": {variational(`, "size": 8, "activation": "tanh"`),
 			`layers[1].activation is given, but the units of a variational layer are drawn from a normal distribution; it ` +
 				`belongs on the hidden layers around it`},
+		"variational batch_norm": {variational(`, "size": 8, "batch_norm": true`),
+			`layers[1].batch_norm is given, but the units of a variational layer are drawn from a normal distribution; it ` +
+				`belongs on the hidden layers around it`},
 		"divergence as a number": {variational(`, "size": 8, "kl": 0.2`), `layers[1].kl is 0.2; it must be an object`},
 		"divergence below 0": {variational(`, "size": 8, "kl": {"weight": -1}`),
 			`layers[1].kl.weight is -1; it must be a number of at least 0`},

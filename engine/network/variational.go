@@ -34,7 +34,7 @@ func (k *variationalLayer) read(r *reader, o *strictjson.Object, l *Layer, earli
 	}
 	l.Bias = o.Bool("bias", true)
 	l.Initializer = initializer(o, l)
-	for _, key := range []string{"activation", "dropout", "alpha_dropout", "sparsity"} {
+	for _, key := range []string{"activation", "dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {
 		o.Refuse(key, "is given, but the units of a variational layer are drawn from a normal distribution; "+
 			"it belongs on the hidden layers around it")
 	}

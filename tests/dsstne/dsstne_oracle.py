@@ -273,7 +273,8 @@ class Call:
         lambda_, lambda1: Factors of the penalties w^2 / 2 and |w| of each weight.
         mu, mu1: Parameters of the optimizer.
         batch: Rows of a step.
-        alpha_interval, alpha_multiplier: After so many epochs the rate is multiplied by the second; 0 = never.
+        alpha_interval: The number of epochs after which the learning rate is multiplied by alpha_multiplier; 0 = never.
+        alpha_multiplier: The factor of the learning rate.
         locked: Layers whose weights and biases stay as they are.
     """
 

@@ -152,11 +152,12 @@ func (c *call) loss(l kernels.Loss, weight float32) C.loss_t {
 	}
 }
 
-func (c *call) sources(list []kernels.OutputSource) (a [kernels.MaxSources]C.source_t) {
+func (c *call) sources(list []kernels.OutputSource) *C.source_t {
+	a := make([]C.source_t, len(list))
 	for i, s := range list {
 		a[i] = C.source_t{h: buffer(s.H), dh: buffer(s.DH), accumulate: flag(s.Accumulate), weight: c.weights(s.Weight)}
 	}
-	return a
+	return pinned[C.source_t](c, a)
 }
 
 func (c *call) epilogue(e *kernels.Epilogue, s *kernels.Step) C.epilogue_t {

@@ -60,9 +60,10 @@ static float inverse_length(const float *x, int64_t K) {
 /* The logits of entries from .. to - 1 of row u. */
 static void entry_logits(const entries_t *o, const span_t *s, int64_t u, int64_t from, int64_t to) {
   float *z = o->dz;
-  for (int64_t e = from; e < to; e++) z[e] = o->bias && o->temperature == 0 ? o->bias[o->indices[e]] : 0;
+  const int cosine = o->temperature != 0;
+  for (int64_t e = from; e < to; e++) z[e] = o->bias && !cosine ? o->bias[o->indices[e]] : 0;
   add_logits(o, s, u, from, to);
-  for (int64_t e = from; e < to && o->temperature != 0; e++) {
+  for (int64_t e = from; cosine && e < to; e++) {
     const weights_t *w = &o->source[0].weight;
     o->inverse[e] = inverse_length(w->value + o->indices[e] * w->columns, w->columns);
     o->cosine[e] = z[e] * o->inverse[e];

@@ -254,7 +254,7 @@ typedef struct {
 typedef struct {
   int64_t rows, items;
   int32_t sources;
-  source_t source[MAX_SOURCES];
+  const source_t *source; /* [sources], MAX_SOURCES at most */
   float *workspace;
   int32_t workers;
   int32_t bfloat16; /* operands of products are rounded to it */
@@ -292,7 +292,7 @@ typedef struct {
   const int32_t *item_offsets;
   const float *values;
   int32_t sources;
-  source_t source[MAX_SOURCES];
+  const source_t *source; /* [sources], MAX_SOURCES at most */
   const float *bias; /* null = none */
   loss_t loss;       /* its weight is that of a row, but for row_weights */
   const float *row_sum; /* [B] of the targets */
@@ -327,7 +327,7 @@ typedef struct {
 typedef struct {
   int64_t rows, items;
   int32_t sources;
-  source_t source[MAX_SOURCES];
+  const source_t *source; /* [sources], MAX_SOURCES at most */
   sparse_source_t sparse;
   const float *given; /* [B, items]: the scores; null: none */
   const float *bias;

@@ -256,7 +256,7 @@ func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	a := &C.entries_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
 		item_rows: call.ints(b.ItemRows), item_count: C.int64_t(len(b.Items)), item_offsets: call.ints(b.ItemOffsets),
-		values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)),
+		values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)), source: call.sources(op.Sources),
 		loss:        call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
 		row_weights: call.floats(s.WeightsOfRows(op.Term)), row_sum: call.floats(b.RowSum), items: C.int64_t(op.Items),
 		pairs: flag(op.Loss.Pairs), seed: C.uint64_t(s.Seed), stream: C.uint32_t(op.Stream), step: C.uint32_t(s.Number),
@@ -264,7 +264,6 @@ func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 		losses: pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
 		dz: buffer(op.Workspace.Slice(s.Rows, op.Entries)), by_item: buffer(op.DZ),
 	}
-	a.source = call.sources(op.Sources)
 	if op.Bias != nil {
 		a.bias = buffer(op.Bias.Value)
 	}
@@ -291,9 +290,7 @@ func (o Ops) scorer(op *kernels.Scorer, step *kernels.Step, workspace kernels.Bu
 	a := &C.rank_t{
 		rows: C.int64_t(step.Rows), items: C.int64_t(op.Items), sources: C.int32_t(len(op.Sources)),
 		temperature: C.float(op.Temperature), workspace: buffer(workspace), workers: C.int32_t(o.Workers),
-	}
-	for i, source := range op.Sources {
-		a.source[i] = C.source_t{h: buffer(source.H), weight: call.weights(source.Weight)}
+		source: call.sources(op.Sources),
 	}
 	if op.Bias != nil {
 		a.bias = buffer(op.Bias.Value)
