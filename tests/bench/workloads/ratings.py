@@ -43,6 +43,8 @@ def epoch(bench: Bench) -> Iterator[Line]:
         ("squared", rated, "LIBMF", "LIBMF, compiled for AVX"),
         ("bpr", train, "implicit", "implicit"),
     ):
+        if not bench.wants(loss):
+            continue
         arguments = (data, FACTORS, bench.threads)
         with Contestant(ratings.make, loss, *arguments) as us, Contestant(ratings.make, peer, *arguments) as them:
             turns = take_turns(
