@@ -130,11 +130,15 @@ func (b *builder) uses(tensor string) bool {
 	return false
 }
 
+// goesBack reports whether a gradient with respect to the value of a layer is computed. It holds for a plan, too, which
+// has no memory.
+func (b *builder) goesBack(i int) bool { return b.Training() != nil && b.learns[i] }
+
 // dense makes the value of a layer with units.
 func (b *builder) dense(i int) *value {
 	l, v := &b.net.Layers[i], &b.values[i]
 	*v = value{units: l.Size, slot: -1, out: b.Alloc("activations", l.Name, b.Rows()*l.Size)}
-	if b.Training() != nil && b.learns[i] {
+	if b.goesBack(i) {
 		v.gradient = b.Alloc("activation gradients", l.Name, b.Rows()*l.Size)
 	}
 	b.Hidden(i, v.out)

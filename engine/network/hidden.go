@@ -108,14 +108,14 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	l := &b.net.Layers[i]
 	v, epilogue := b.dense(i), k.epilogue(b, i)
 	inner, to := epilogue, v.out
-	apart := v.gradient != nil && k.activation.Kind.SlopeNeedsSum()
+	apart := b.goesBack(i) && k.activation.Kind.SlopeNeedsSum()
 	if apart {
 		v.argument = b.Alloc("arguments of the activation", l.Name, b.Rows()*l.Size)
 		inner, to = &kernels.Epilogue{Bias: epilogue.Bias}, v.argument
 	}
 	if k.norm.on() {
 		sums := to
-		if v.gradient != nil { // the way back reads them
+		if b.goesBack(i) { // the way back reads them
 			sums = b.Alloc("sums", l.Name, b.Rows()*l.Size)
 		}
 		b.addSources(i, sums, nil)
