@@ -14,6 +14,13 @@ type OutputSource struct {
 	Accumulate bool
 }
 
+// Addend is a part of the logits that was computed before, of the items of all devices.
+type Addend struct {
+	Sum    Buffer // [B, Stride]; nil = none
+	Stride int64  // 0 = none: a plan has no memory
+	First  int64  // the column of the op's first item
+}
+
 // Output is the widest layer and its loss. For each tile of items, without storing more logits than a tile's unless
 // there is memory for Logits,
 //
@@ -27,6 +34,9 @@ type OutputSource struct {
 // t_ui = 0 where nothing is stored. a = f(z) is the value of the output's activation, Loss.Activation; see LossKind for
 // l and dl/da.
 //
+// With an Addend, which is what input layers add to the logits, z_ui += addend[u, First + i]. OutputStep leaves dL/dz in
+// its place, and 0 at the columns of other devices' items.
+//
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
 //
 // With TiedInput >= 0 the rows that slot touches are not updated: their dw goes to TiedGradient, row n for the n-th
@@ -39,6 +49,7 @@ type Output struct {
 	Items       int64
 	Sources     []OutputSource
 	Bias        *Weights // [I, 1], nil = none
+	Addend      Addend
 	Temperature float32
 	Loss        Loss
 	Weighted    bool   // rows may have weights, Step.RowWeights
@@ -60,6 +71,9 @@ func (o *Output) String() string {
 		text += " <- " + s.Weight.String()
 	}
 	text += ", " + o.Loss.Kind.String()
+	if o.Addend.Stride > 0 {
+		text += ", sums of inputs added"
+	}
 	if o.Temperature != 0 {
 		text += fmt.Sprintf(", cosine logits / %g", o.Temperature)
 	}
@@ -85,6 +99,9 @@ func (o OutputStats) Work(s *Sizes) Work {
 	if o.Bias != nil {
 		work.Bytes += numbers(float64(o.Items), 1)
 	}
+	if o.Addend.Stride > 0 {
+		work.Bytes += numbers(s.Rows, o.Items)
+	}
 	return work
 }
 
@@ -104,6 +121,9 @@ func (o OutputStep) Work(s *Sizes) Work {
 	work := Work{Products: true, Bytes: 8 * s.Batches[o.Target].Entries}.update(o.Bias, items, o.Optimizer)
 	if o.Stats != nil {
 		work.Bytes += numbers(s.Rows, 2)
+	}
+	if o.Addend.Stride > 0 {
+		work.Bytes += 2 * numbers(s.Rows, o.Addend.Stride)
 	}
 	for _, source := range o.Sources {
 		w := source.Weight

@@ -44,11 +44,8 @@ func (f *file) connect(i int) {
 // addSource adds a source, if layers of its kind can be one; text begins the message.
 func (f *file) addSource(l *layer, source int, text string) {
 	from := f.layers[source]
-	switch {
-	case from.kind == output:
+	if from.kind == output {
 		l.o.Fail("Source", text+" is an output layer; other layers cannot use its scores", from.name)
-	case from.kind == input && l.kind == output:
-		l.o.Fail("Source", text+" is an input layer; an output takes hidden layers only, so put one between them", from.name)
 	}
 	l.sources = append(l.sources, source)
 }

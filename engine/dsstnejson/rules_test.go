@@ -427,11 +427,6 @@ func TestRulesAreEnforced(t *testing.T) {
 			unit(`, "Source": "in"`, ""),
 			`layer "Units": Source is "in"; no layer has this name; did you mean "In"?`,
 		},
-		"output from an input": {
-			outputOf(`, "Source": "In"`, ""),
-			`layer "Out": Source is "In", which is an input layer; an output takes hidden layers only, so put one` +
-				` between them`,
-		},
 		"units from an output": {
 			text("", in, units8, `{"Name": "Out", "N": "auto", "Kind": "Output"}`,
 				`{"Name": "More", "N": 4, "Source": "Out", "Kind": "Hidden"}`),

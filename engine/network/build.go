@@ -12,6 +12,7 @@ type builder struct {
 	*program.Builder
 	net    *Network
 	slots  []int   // by layer: of the batch that feeds it, -1 for none
+	whole  []int   // by layer: of the batch with whole rows by which outputs score in inference
 	values []value // by layer
 	runs   []bool  // by layer: it is computed
 	learns []bool  // by layer: it has weights that the step updates, or a layer that it depends on has
@@ -56,11 +57,15 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		p.Fail(err)
 		return
 	}
-	b := &builder{Builder: p, net: n, slots: make([]int, len(n.Layers)), values: make([]value, len(n.Layers))}
+	b := &builder{
+		Builder: p, net: n, slots: make([]int, len(n.Layers)), whole: make([]int, len(n.Layers)),
+		values: make([]value, len(n.Layers)),
+	}
 	b.runs = n.before(func(i int) bool { return n.Layers[i].Scores() || p.Training() == nil && p.Wants(i) })
 	list := make([]program.Tensor, len(tensors))
 	for i, t := range tensors {
 		list[i] = t.Tensor
+		list[i].ByItem = t.ByItem && (p.Training() != nil || !n.scoresInput(&t))
 		list[i].Locked = p.Training() != nil && (p.Training().Locked[t.Name] || !b.uses(t.Name))
 	}
 	if p.Training() != nil {
@@ -70,7 +75,7 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	var feeds []program.Feed
 	for i := range n.Layers {
 		l := &n.Layers[i]
-		b.slots[i] = -1
+		b.slots[i], b.whole[i] = -1, -1
 		if b.runs[i] && (l.Reads() || l.Scores() && p.Training() != nil) {
 			f := program.Feed{Layer: i, Name: l.Name, Text: "what feeds " + l.Name, Columns: l.Size}
 			l.kind.feed(&f)
@@ -80,13 +85,21 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 			}
 			bind(&f)
 			b.slots[i] = len(feeds)
+			if p.Training() == nil && b.feeds(i, true) { // a rank scores its items by all entries of a row
+				if p.Sharded() && b.feeds(i, false) {
+					feeds = append(feeds, f)
+				}
+				b.whole[i], f.Whole = len(feeds), true
+			}
 			feeds = append(feeds, f)
 		}
 	}
 	p.Batches(p.Training() == nil, feeds...)
-	for i, slot := range b.slots {
-		if slot >= 0 {
-			b.slots[i] = p.FirstSlot() + slot
+	for _, slots := range [][]int{b.slots, b.whole} {
+		for i, slot := range slots {
+			if slot >= 0 {
+				slots[i] = p.FirstSlot() + slot
+			}
 		}
 	}
 	for i := range n.Layers {
@@ -97,6 +110,16 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 	if p.Training() != nil {
 		b.train()
 	}
+}
+
+// feeds reports whether a layer that is computed, and scores or does not, has another one as a source.
+func (b *builder) feeds(source int, scores bool) bool {
+	for i, runs := range b.runs {
+		if runs && b.net.Layers[i].Scores() == scores && slices.Contains(b.net.Layers[i].Sources, source) {
+			return true
+		}
+	}
+	return false
 }
 
 // train adds the losses and, last layer first, the operations behind them.

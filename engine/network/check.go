@@ -52,7 +52,7 @@ func (n *Network) checkShared(i int, o *strictjson.Object) {
 func (n *Network) owner(name string) (layer, source int) {
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
-			if n.Layers[s].Reads() && n.Layers[i].kind.heads() == 1 && n.WeightName(i, s) == name {
+			if n.canShare(i, s) && n.WeightName(i, s) == name {
 				return i, s
 			}
 		}
@@ -60,12 +60,18 @@ func (n *Network) owner(name string) (layer, source int) {
 	return -1, -1
 }
 
+// canShare reports whether an output may use the weight between a layer and a source.
+func (n *Network) canShare(layer, source int) bool {
+	l := &n.Layers[layer]
+	return n.Layers[source].Reads() && l.kind.heads() == 1 && !l.Scores()
+}
+
 // shareable lists the weights that owner finds.
 func (n *Network) shareable() []string {
 	var list []string
 	for i := range n.Layers {
 		for _, s := range n.Layers[i].Sources {
-			if n.Layers[s].Reads() && n.Layers[i].kind.heads() == 1 {
+			if n.canShare(i, s) {
 				list = append(list, n.WeightName(i, s))
 			}
 		}

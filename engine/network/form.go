@@ -22,7 +22,9 @@ func (n *Network) Ports() []program.Port {
 			Name: l.Name, Kind: l.kind.word(), Size: l.Size, Reads: l.Reads(), Scores: l.Scores(), Scaled: l.Scaled(),
 		}
 		for _, source := range l.Sources {
-			list[i].Weights = append(list[i].Weights, n.WeightName(i, source))
+			if !n.Layers[source].Reads() || !l.Scores() { // otherwise no row belongs to an item that is scored
+				list[i].Weights = append(list[i].Weights, n.WeightName(i, source))
+			}
 		}
 	}
 	return list
@@ -57,6 +59,17 @@ func (n *Network) Matrices() (list []program.Matrix) {
 // Computation makes programs of the network; bind completes what feeds a layer.
 func (n *Network) Computation(bind func(*program.Feed)) program.Computation {
 	return func(b *program.Builder) { n.build(b, bind) }
+}
+
+// Bounds are the most rows of a batch where an output adds up the scores of several inputs.
+func (n *Network) Bounds() (rows int64, on program.Reach) {
+	rows = math.MaxInt64
+	for i := range n.Layers {
+		if l := &n.Layers[i]; l.Scores() && len(l.Sources) > 1 && len(n.inputsOf(i)) > 0 {
+			rows = min(rows, max(1, program.ScoreBytes/(4*max(1, l.Size))))
+		}
+	}
+	return rows, program.SeveralDevices
 }
 
 // Check refuses running variances below 0.

@@ -118,10 +118,10 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 		if b.goesBack(i) { // the way back reads them
 			sums = b.Alloc("sums", l.Name, b.Rows()*l.Size)
 		}
-		b.addSources(i, sums, nil)
+		b.addSources(i, l.Sources, sums, nil)
 		k.normalise(b, i, sums, to, inner)
 	} else {
-		b.addSources(i, to, inner)
+		b.addSources(i, l.Sources, to, inner)
 	}
 	if apart {
 		epilogue.Bias = nil
@@ -129,10 +129,9 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	}
 }
 
-// addSources adds up what the sources of a layer give, and ends the sums; epilogue nil: something else does.
-func (b *builder) addSources(i int, out kernels.Buffer, epilogue *kernels.Epilogue) {
+// addSources adds up what sources of a layer give, and ends the sums; epilogue nil: something else does.
+func (b *builder) addSources(i int, sources []int, out kernels.Buffer, epilogue *kernels.Epilogue) {
 	l := &b.net.Layers[i]
-	sources := l.Sources
 	if b.sumsShards() {
 		// What every rank computes must not be counted several times: it is added when the sums are complete.
 		sources = slices.Concat(b.those(sources, true), b.those(sources, false))
@@ -245,14 +244,14 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 	if k.norm.on() {
 		k.denormalise(b, i)
 	}
-	b.backToSources(i, v.gradient)
+	b.backToSources(i, l.Sources, v.gradient)
 }
 
-// backToSources updates the weights of a layer by the gradient with respect to its sums, and adds to the gradients of
-// its sources.
-func (b *builder) backToSources(i int, dz kernels.Buffer) {
-	l, optimizer := &b.net.Layers[i], b.Training().Optimizer
-	for _, s := range l.Sources {
+// backToSources updates the weights between a layer and sources by the gradient with respect to its sums, and adds to
+// the gradients of the sources.
+func (b *builder) backToSources(i int, sources []int, dz kernels.Buffer) {
+	optimizer := b.Training().Optimizer
+	for _, s := range sources {
 		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
 		if w.Locked && !b.learns[s] {
 			continue

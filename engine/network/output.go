@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,8 +24,7 @@ func (*outputLayer) word() string { return "output" }
 
 func (*outputLayer) scores() bool { return true }
 
-// accepts: an output's weight is laid out for dense hidden vectors, so rows of a dataset cannot feed it directly.
-func (*outputLayer) accepts(source kind) bool { return !source.scores() && !source.reads() }
+func (*outputLayer) accepts(source kind) bool { return !source.scores() }
 
 func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 	l.Size = dataSize(o)
@@ -59,6 +59,7 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if len(l.Sources) == 0 && !l.Bias {
 		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
 	}
+	k.checkInputs(n, i, o)
 	if k.temperature != 0 && len(l.Sources) != 1 {
 		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
 	}
@@ -79,6 +80,31 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 		} else if k.function == kernels.Softmax.String() {
 			o.Fail("activation", "is %q, which only the loss %q has; the loss is %q", k.function, kernels.Softmax, loss)
 		}
+	}
+}
+
+// checkInputs applies the rules about sources that are input layers.
+func (k *outputLayer) checkInputs(n *Network, i int, o *strictjson.Object) {
+	l := &n.Layers[i]
+	inputs := n.inputsOf(i)
+	if len(inputs) == 0 {
+		return
+	}
+	if most := kernels.MaxParts - 1; len(inputs) > most {
+		o.Fail("sources", "has %d input layers; an output takes at most %d of them", len(inputs), most)
+	}
+	first := n.Layers[inputs[0]].Name
+	if k.temperature != 0 {
+		o.Fail("temperature", "is %v, but the source %q is an input layer; cosine logits compare items with a hidden layer",
+			k.temperature, first)
+	}
+	if l.Shared != "" {
+		o.Fail("shared", "is %q, but the source %q is an input layer; only a hidden layer can use a weight transposed",
+			l.Shared, first)
+	}
+	if n.touchesEntries(i) {
+		o.Fail("sources", "has %q, an input layer, but a loss of stored entries or negatives takes hidden layers only; put "+
+			"one between them", first)
 	}
 }
 
@@ -129,11 +155,63 @@ func (k *outputLayer) forward(b *builder, i int) {
 	first, end := b.Items(l.Size)
 	shard := program.Shard{First: first}
 	shard.Items, shard.Temperature, shard.Bias = end-first, k.temperature, b.bias(i)
-	for _, s := range l.Sources {
+	for _, s := range b.those(l.Sources, false) {
 		source := kernels.OutputSource{H: b.values[s].out, Weight: b.Weight(b.net.WeightName(i, s))}
 		shard.Sources = append(shard.Sources, source)
 	}
+	if inputs := b.net.inputsOf(i); len(inputs) > 0 {
+		if b.Training() != nil {
+			b.sumInputs(i, inputs)
+		} else {
+			b.scoreInputs(i, inputs, &shard)
+		}
+	}
 	b.Output(i, shard)
+}
+
+// sumInputs computes what inputs add to the logits, in the place of the gradient with respect to these.
+func (b *builder) sumInputs(i int, inputs []int) {
+	l, v := &b.net.Layers[i], &b.values[i]
+	*v = value{units: l.Size, slot: -1, gradient: b.Alloc("sums of inputs", l.Name, b.Rows()*l.Size)}
+	b.addSources(i, inputs, v.gradient, nil)
+}
+
+// scoreInputs makes a scorer that has the hidden layers and the bias one that has inputs, too. A single source scores
+// by itself; the scores of several are added up.
+func (b *builder) scoreInputs(i int, inputs []int, shard *program.Shard) {
+	l := &b.net.Layers[i]
+	sparse := func(s int) *kernels.SparseSource {
+		name := b.net.WeightName(i, s)
+		return &kernels.SparseSource{
+			Name: name, Input: b.whole[s], Rows: b.net.Layers[s].Size, Columns: l.Size, First: shard.First,
+			Values: b.Weight(name).Value,
+		}
+	}
+	if len(l.Sources) == 1 {
+		shard.Sparse = sparse(inputs[0])
+		return
+	}
+	parts := []kernels.Scorer{shard.Scorer}
+	for _, s := range inputs {
+		parts = append(parts, kernels.Scorer{Items: shard.Items, Sparse: sparse(s)})
+	}
+	if len(shard.Sources) == 0 { // the first input has the bias
+		parts = parts[1:]
+		parts[0].Bias = shard.Bias
+	}
+	sum := &kernels.Blend{Items: shard.Items, Shards: 1, Stride: b.Rows()}
+	for n, part := range parts {
+		op := &kernels.Scores{Scorer: part, Name: fmt.Sprintf("%s, part %d", l.Name, n)}
+		op.To = b.Alloc("scores", op.Name, b.Rows()*shard.Items)
+		b.AddWith(&op.Workspace, op, op)
+		sum.Parts = append(sum.Parts, kernels.BlendPart{Scores: op.To})
+	}
+	sum.Weights = b.Constants("weights of parts", int64(len(parts)), func() []float32 {
+		return slices.Repeat([]float32{1}, len(parts))
+	})
+	sum.Out = sum.Parts[0].Scores
+	b.Add(sum)
+	shard.Scorer = kernels.Scorer{Items: shard.Items, IsGiven: true, Given: sum.Out}
 }
 
 func (k *outputLayer) loss(b *builder, i, term int) {
@@ -147,10 +225,14 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		Loss: loss, Weighted: b.Training().Weighted, Optimizer: b.Training().Optimizer, TiedInput: -1,
 		Continues: loss.NeedsStats(),
 	}
-	for n, s := range l.Sources {
+	for n, s := range b.those(l.Sources, false) {
 		source := scorer.Sources[n]
 		source.DH, source.Accumulate = b.addTo(s, b.Sharded())
 		op.Sources = append(op.Sources, source)
+	}
+	if len(op.Sources) < len(l.Sources) {
+		sums, _ := b.addTo(i, b.Sharded())
+		op.Addend = kernels.Addend{Sum: sums, Stride: l.Size, First: b.Shard(i).First}
 	}
 	if loss.NeedsStats() {
 		op.Stats = b.Alloc("soft-max statistics", l.Name, 2*b.Rows())
@@ -177,6 +259,13 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	b.Agree()
 	b.Add(kernels.OutputStep{Output: op})
+}
+
+// backward updates the weights of inputs.
+func (k *outputLayer) backward(b *builder, i int) {
+	if inputs := b.net.inputsOf(i); len(inputs) > 0 {
+		b.backToSources(i, inputs, b.values[i].gradient)
+	}
 }
 
 // lossOfEntries is loss at the stored entries of the target alone. A step reads the rows of the weights that belong to

@@ -266,14 +266,24 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].sources is empty; a hidden layer needs at least one`},
 		"hidden first": {layers(hidden + out),
 			`layers[0].sources is not given and there is no layer before this one; the first layer is an input layer as a rule`},
-		"output from an input": {output(`, "sources": ["input"]`),
-			`layers[2].sources[0] is "input", an input layer; the sources of an output layer are hidden or variational layers`},
-		"output after an input": {layers(in + out),
-			`layers[1].sources must be given, because the layer before, "input", is an input layer; the sources of an ` +
-				`output layer are hidden or variational layers`},
+		"cosines of an input": {output(`, "sources": ["input"], "temperature": 0.1`),
+			`layers[2].temperature is 0.1, but the source "input" is an input layer; cosine logits compare items with a hidden ` +
+				`layer`},
+		"weight shared by an input": {output(`, "sources": ["input"], "shared": "hidden.weight"`),
+			`layers[2].shared is "hidden.weight", but the source "input" is an input layer; only a hidden layer can use a ` +
+				`weight transposed`},
+		"stored entries by an input": {
+			net(`"sources": ["input", "hidden1"]`, `{"kind": "squared", "stored_only": true}`),
+			`layers[2].sources has "input", an input layer, but a loss of stored entries or negatives takes hidden layers ` +
+				`only; put one between them`},
+		"weight of an output": {
+			layers(in + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["input"]}, ` +
+				`{"name": "more", "kind": "output", "shared": "output.weight"}`),
+			`layers[3].shared is "output.weight"; no earlier layer has this weight from an input layer; known: ` +
+				`h.weight`},
 		"output after an output": {layers(in + hidden + out + `, {"name": "more", "kind": "output"}`),
 			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an ` +
-				`output layer are hidden or variational layers`},
+				`output layer are input, hidden or variational layers`},
 		"hidden from an output": {
 			layers(in + hidden + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["output"]}`),
 			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input, hidden or ` +

@@ -20,7 +20,7 @@ const (
 // Tensor is a matrix that training changes. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer
 // has several sources, or "<layer>.bias"; a normalised layer also has "<layer>.scale" and "<layer>.running_mean" and
 // "<layer>.running_variance", which are Measured. Shapes, with items I and units K: [I, K] between an input layer and
-// a hidden one, and between a hidden layer and an output; [units, inputs] between hidden layers; [units, 1] for all
+// a hidden one, and between a hidden layer and an output; [inputs, items] between an input and an output; [units, inputs] between hidden layers; [units, 1] for all
 // others. A variational layer has 2 K sums for its K units, first those of the means.
 type Tensor struct {
 	program.Tensor
@@ -93,6 +93,16 @@ func (n *Network) touchesEntries(layer int) bool {
 	}
 	term := n.termOf(layer)
 	return term.touchesEntries()
+}
+
+// inputsOf lists the sources of a layer that are input layers.
+func (n *Network) inputsOf(layer int) []int {
+	return slices.DeleteFunc(slices.Clone(n.Layers[layer].Sources), func(s int) bool { return !n.Layers[s].Reads() })
+}
+
+// scoresInput reports whether a tensor is the weight between an input and an output.
+func (n *Network) scoresInput(t *Tensor) bool {
+	return t.Source >= 0 && n.Layers[t.Source].Reads() && n.Layers[t.Layer].Scores()
 }
 
 // isShared reports whether another layer has a tensor as its weight.

@@ -54,7 +54,7 @@ func (k *variationalLayer) define(n *Network, l *Layer) fields {
 func (k *variationalLayer) forward(b *builder, i int) {
 	l, v := &b.net.Layers[i], b.dense(i)
 	v.sums = b.Alloc("means and log-variances", l.Name, b.Rows()*k.heads()*l.Size)
-	b.addSources(i, v.sums, &kernels.Epilogue{Bias: b.biasValue(i)})
+	b.addSources(i, l.Sources, v.sums, &kernels.Epilogue{Bias: b.biasValue(i)})
 	b.Add(&kernels.Sample{
 		Name: l.Name, Heads: v.sums, Out: v.out, Units: l.Size, Stream: random.StreamNoise | uint32(i),
 	})
@@ -75,5 +75,5 @@ func (k *variationalLayer) backward(b *builder, i int) {
 		Name: l.Name, H: v.sums, DH: v.sums, Units: k.heads() * l.Size, Bias: b.freeBias(i),
 		Optimizer: b.Training().Optimizer,
 	})
-	b.backToSources(i, v.sums)
+	b.backToSources(i, l.Sources, v.sums)
 }

@@ -40,6 +40,9 @@ const (
 		{"name": "output", "kind": "output", "sources": ["h3", "h1"], "size": "auto"}], "loss": "softmax"}`
 )
 
+// deeperWith is the network whose output has other sources.
+func deeperWith(sources string) string { return strings.Replace(deeper, `["h3", "h1"]`, sources, 1) }
+
 func sized(t *testing.T, definition string) *model.Model {
 	return fixture.Model(t, definition, map[string]int64{"input": oddItems, "output": oddItems})
 }
@@ -85,6 +88,7 @@ func TestPredictionsHaveTheSameBitsOnAnyNumberOfDevices(t *testing.T) {
 	for _, definition := range []string{
 		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("softmax", `, "temperature": 0.1`),
 		fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "bias": false`), deeper,
+		deeperWith(`["input", "h3", "side"]`), deeperWith(`["side", "input"]`), deeperWith(`["input"]`),
 	} {
 		m := sized(t, definition)
 		one := ask(t, m, `{"devices": "cpu"}`)

@@ -39,7 +39,18 @@ var networks = map[string]string{
 	"drawn units":        drawn,
 	"several in and out, normalised": strings.Replace(strings.Replace(several, `"size": 8,`, `"size": 8, "batch_norm": true,`, 1),
 		`"size": 6,`, `"size": 6, "batch_norm": {"epsilon": 0.1},`, 1),
+	"linear":        linear,
+	"wide and deep": wide,
 }
+
+// linear has an output that the input feeds.
+const linear = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2", "denoising": 0.3},
+	{"name": "output", "kind": "output", "size": "auto"}], "loss": "softmax"}`
+
+// wide has outputs that hidden layers and inputs feed, and one that several inputs do.
+var wide = strings.Replace(strings.Replace(several, `"sources": ["h1", "h2"]`, `"sources": ["side", "h1", "input"]`, 1),
+	`"sources": ["h1"], "size": 3`, `"sources": ["input", "side"], "size": 3`, 1)
 
 const deep = `{"layers": [
 	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2", "denoising": 0.3},

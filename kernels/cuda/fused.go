@@ -33,10 +33,11 @@ type fusedShape struct {
 	hidden, hiddenInverse, parts, loss int64 // where they begin in the workspace, in elements
 }
 
-// fusedOf is the shape, if the fused form serves the op: one source of up to 256 units, no activation, no float32, rows
-// that count the same, and nothing locked, since its kernels update whatever they compute.
+// fusedOf is the shape, if the fused form serves the op: one source of up to 256 units, no activation, no addend, no
+// float32, rows that count the same, and nothing locked, since its kernels update whatever they compute.
 func (d *device) fusedOf(op *kernels.Output, rows int64) (s fusedShape, ok bool) {
 	if len(op.Sources) != 1 || op.Items == 0 || op.Loss.Activation.Kind != kernels.Linear || op.Weighted ||
+		op.Addend.Stride > 0 ||
 		op.Sources[0].Weight.Locked || op.Bias != nil && op.Bias.Locked {
 		return s, false
 	}

@@ -239,12 +239,44 @@ func (r *outputRun) tiles(again bool, each func(measure func())) {
 		r.items, r.turn = min(r.space.tile, r.op.Items-r.first), 1-r.turn
 		if !again || r.op.Logits == nil {
 			r.products.logits(r)
+			r.addend("add_to_logits", r.tileLogits())
 		}
 		if r.op.Temperature != 0 {
 			r.finish.itemInverse = r.place(r.space.inverse + r.first)
 		}
 		each(measure)
 	}
+}
+
+// addend runs a kernel on a tile's logits, or the gradients in their place, and what inputs add to them, if they do.
+func (r *outputRun) addend(kernel string, z driver.Address) {
+	if r.op.Addend.Stride == 0 {
+		return
+	}
+	type args struct {
+		step, z, addend     driver.Address
+		tile, items, stride int64
+		narrow, launch      int32
+	}
+	launch(r.device, kernel, grid2(r.items, rowThreads, r.step.Most()), rowThreads, &args{
+		r.device.step.at, z, element(r.op.Addend.Sum, r.op.Addend.First+r.first), r.space.tile, r.items, r.op.Addend.Stride,
+		flag(r.space.narrow), r.next(site{}),
+	})
+}
+
+// clearOthers makes an addend 0 at the columns of other devices' items.
+func (d *device) clearOthers(op *kernels.Output, s *kernels.Step) {
+	if op.Addend.Stride <= op.Items {
+		return
+	}
+	type args struct {
+		step, x            driver.Address
+		first, end, stride int64
+		launch             int32
+	}
+	launch(d, "clear_others", grid2(op.Addend.Stride, rowThreads, s.Most()), rowThreads, &args{
+		d.step.at, addressOf(op.Addend.Sum), op.Addend.First, op.Addend.First + op.Items, op.Addend.Stride, d.next(site{}),
+	})
 }
 
 // inverseNorms measures rows of a matrix; rows -1 are those of the batch, of which there are up to most.
@@ -341,6 +373,7 @@ func (d *device) combineStats(parts, stats driver.Address, count, stride, most i
 // OutputStep computes loss, gradients and updates.
 func (d *device) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return d.run("OutputStep", s, slotsOf(op.Target, op.TiedInput), func() {
+		d.clearOthers(op, s)
 		if op.Items > 0 {
 			d.compute(op, s, outputRunner.gradients)
 			return
@@ -364,6 +397,7 @@ func (r *outputRun) gradients() {
 			kernel = "output_loss_of_values"
 		}
 		launch(r.device, kernel, grid, 256, r.tile(addressOf(r.stats())))
+		r.addend("leave_gradient", r.place(r.space.logits))
 		for n := range r.op.Sources {
 			r.products.hidden(r, n)
 			r.join() // the strip, and what the next tile but one writes, are free then

@@ -60,6 +60,9 @@ func (l *logits) of(item int64) ([]float64, error) {
 			l.cosine[u] = z[u]
 			z[u] /= float64(l.op.Temperature)
 		}
+		if l.op.Addend.Stride > 0 {
+			z[u] += float64(rowOf(l.op.Addend.Sum, int64(u), l.op.Addend.Stride)[l.op.Addend.First+item])
+		}
 		if l.op.Bias != nil {
 			z[u] += float64(l.op.Bias.Value.Float32()[item])
 			tensor = l.op.Bias.Name
@@ -123,6 +126,13 @@ func (device) OutputStep(op *kernels.Output, step *kernels.Step) error {
 		dh[s] = make([]float64, step.Rows*source.Weight.Columns)
 	}
 	total := 0.0
+	if a := &op.Addend; a.Stride > 0 {
+		for u := range step.Rows {
+			row := rowOf(a.Sum, u, a.Stride)
+			clear(row[:a.First])
+			clear(row[a.First+op.Items:])
+		}
+	}
 	for item := range op.Items {
 		loss, err := l.stepItem(lossOf, step, item, dh)
 		if err != nil {
@@ -153,6 +163,11 @@ func (l *logits) stepItem(lossOf logitLoss, step *kernels.Step, item int64, dh [
 	loss, dz := l.loss(lossOf, step, item, z)
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, &kernels.NotFiniteError{Tensor: "loss", What: "loss", Row: item}
+	}
+	if a := &op.Addend; a.Stride > 0 {
+		for u, d := range dz {
+			rowOf(a.Sum, int64(u), a.Stride)[a.First+item] = float32(d)
+		}
 	}
 	rates := step.RatesOf(step.Number)
 	var changes []*change

@@ -67,9 +67,7 @@ class _Path:
                 if source not in rows:
                     self._links[name].append((source, weight.astype(float) * np.reshape(factor, (-1, 1))))
                     continue
-                ids, values = rows[source]
-                if self._layers[source]["scaling"] == "l2":
-                    values = values / (np.linalg.norm(values) or 1.0)
+                ids, values = self._row(source, rows)
                 fed = values[:, None] * weight[ids] * factor
                 if source == next(iter(rows)):
                     self._fed[name] = fed
@@ -77,7 +75,12 @@ class _Path:
                     self._constant[name] = self._constant[name] + fed.sum(axis=0)
         self._steps = {name: fed.sum(axis=0) for name, fed in self._fed.items()}
         output = self._layers[model.output]
-        self._ends = [(s, model.tensor(_weight(output, s))[item].astype(float)) for s in output["sources"]]
+        hidden = [source for source in output["sources"] if source not in rows]
+        self._ends = [(source, model.tensor(_weight(output, source))[item].astype(float)) for source in hidden]
+        self._direct: Any = 0.0  # what each stored item adds to the score itself
+        if (first_input := next(iter(rows))) in output["sources"]:
+            ids, values = self._row(first_input, rows)
+            self._direct = values * model.tensor(_weight(output, first_input))[ids, item]
         self._cosine, self._length = bool(output["temperature"]), None
         if self._cosine:
             source, weight = self._ends[0]
@@ -102,7 +105,14 @@ class _Path:
                 continue
             for name, integral in integrals.items():
                 found[name] += integral
-        return np.asarray(np.sum([fed @ found[name] for name, fed in self._fed.items()], axis=0))
+        return np.asarray(np.sum([fed @ found[name] for name, fed in self._fed.items()], axis=0) + self._direct)
+
+    def _row(self, source: str, rows: Mapping[str, Row]) -> Row:
+        """Returns the ids and the values that an input layer hands on."""
+        ids, values = rows[source]
+        if self._layers[source]["scaling"] == "l2":
+            values = values / (np.linalg.norm(values) or 1.0)
+        return ids, values
 
     def _forward(self, at: Array) -> tuple[dict[str, Array], dict[str, Array]]:
         """Returns the sums and the activations of the hidden layers, [places, units]."""

@@ -304,6 +304,7 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		weightDefects("bias", func(op *kernels.Output) *kernels.Weights { return op.Bias }),
 		defect("loss", func(op *kernels.Output, step *kernels.Step) { step.Loss[op.Term] *= 1.0001 }),
 		defect("tied gradient", func(op *kernels.Output, _ *kernels.Step) { offBuffer(op.TiedGradient) }),
+		defect("addend", func(op *kernels.Output, _ *kernels.Step) { offBuffer(op.Addend.Sum) }),
 		defect("dh", func(op *kernels.Output, _ *kernels.Step) {
 			for _, s := range op.Sources {
 				offBuffer(s.DH)

@@ -66,7 +66,10 @@ type outputCase struct {
 	loss        kernels.Loss
 	optimizer   kernels.Optimizer
 	precision   kernels.Precision
-	tied        bool // the input of slot 0 shares the weight of the only source
+	tied        bool      // the input of slot 0 shares the weight of the only source
+	addend      []float32 // [B, stride], nil: none
+	stride      int64
+	first       int64 // the column of item 0
 }
 
 func (c *outputCase) name() string { return c.title }
@@ -79,6 +82,9 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 		Continues: c.continues, Weighted: c.step.RowWeights != nil,
 	}
 	op.Sources = c.placeSources(p)
+	if c.addend != nil {
+		op.Addend = kernels.Addend{Sum: p.guarded(c.addend, c.stride), Stride: c.stride, First: c.first}
+	}
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
 	}
@@ -114,6 +120,7 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	}
 	r.addWeights(op.Bias)
 	r.add("tied", op.TiedGradient)
+	r.add("addend", op.Addend.Sum)
 	return append(r, field{"loss", step.Loss}), err
 }
 
@@ -209,6 +216,11 @@ func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 		cases = append(cases, c)
 	}
 	s.covered()
+	for n, c := range slices.Clone(cases) {
+		if c := c.(*outputCase); n%3 == 0 && c.temperature == 0 {
+			cases = append(cases, c.added(s, n%4 == 0))
+		}
+	}
 	if onlyStats {
 		return cases
 	}
@@ -218,6 +230,17 @@ func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 		}
 	}
 	return cases
+}
+
+// added is the case with what inputs add to its logits; among others: the columns of other devices' items are around them.
+func (c *outputCase) added(s *sampler, amongOthers bool) *outputCase {
+	made := *c
+	made.title, made.stride = c.title+", added", c.items
+	if amongOthers {
+		made.title, made.stride, made.first = c.title+", added among others", c.items+8, 3
+	}
+	made.addend = s.normal(c.step.Rows*made.stride, 1)
+	return &made
 }
 
 // locked is the case with all weights locked, or 1: all but the bias, or 2: all but that of the last source.

@@ -30,6 +30,12 @@ func (c *outputCase) logits() []sum {
 					z.narrow(unit16 * (math.Abs(z.value) + z.bound()))
 				}
 			}
+			if c.addend != nil {
+				z.product(1, float64(c.addend[u*c.stride+c.first+i]))
+				if c.precision == kernels.BFloat16 {
+					z.narrow(unit16 * (math.Abs(z.value) + z.bound()))
+				}
+			}
 			if c.bias != nil {
 				z.product(1, float64(c.bias.value[i]))
 			}
@@ -249,6 +255,14 @@ func (c *outputCase) bounds() map[string][]float64 {
 	to["loss"] = []float64{0, total.lossBound + growth(int64(len(z)))*total.lossMagnitude}
 	for n := range c.sources {
 		c.sourceBounds(to, n, parts)
+	}
+	if c.addend != nil {
+		to["addend"] = make([]float64, len(c.addend))
+		for n, p := range parts {
+			u, i := int64(n)/c.items, int64(n)%c.items
+			off := unit + narrowing(c.precision)
+			to["addend"][u*c.stride+c.first+i] = p.bound + off*(math.Abs(p.dz)+p.bound) + underflow
+		}
 	}
 	if c.bias != nil {
 		c.bias.updateBounds(to, c.rule(c.bias), func(i int64) (float64, float64, bool) {

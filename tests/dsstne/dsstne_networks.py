@@ -251,6 +251,20 @@ NETWORKS = {
         ),
         Call("Momentum", alpha=0.1, mu=0.8),
     ),
+    "an input that feeds an output": (
+        file(CE, entry(), output("tags", "Sigmoid")),
+        Call("Momentum", alpha=0.3, mu=0.5, lambda_=0.02, lambda1=0.001),
+    ),
+    "inputs and a hidden layer that feed an output": (
+        file(
+            CE,
+            entry("counts"),
+            entry("tags", "More"),
+            hidden(6, "Tanh", Source="Input"),
+            output("likes", "SoftMax", Source=["More", "Hidden", "Input"]),
+        ),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
     "layers in another order": (
         {
             "ErrorFunction": CE,

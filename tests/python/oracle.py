@@ -207,11 +207,14 @@ class Case:
             sources = [layer["name"] for layer in layers if layer["kind"] == "hidden"][-1:]
             if name == "other":
                 sources = [["h0", "h1"][: len(sizes)], []][random.integers(2)]
+            tied_here = tied and name == "out"
+            if not tied_here and random.random() < 0.25:  # inputs, alone or beside the hidden layers
+                sources = list(inputs)[: random.integers(1, 3)] + sources * random.integers(2)
             output = {"name": name, "kind": "output", "size": size, "sources": sources}
             output["bias"] = not sources or bool(random.random() < 0.6)
-            if len(sources) == 1 and not self.exact and random.random() < 0.3:
+            if len(sources) == 1 and sources[0] not in inputs and not self.exact and random.random() < 0.3:
                 output["temperature"] = float(np.float32(random.choice([0.05, 1, 3])))
-            if tied and name == "out":
+            if tied_here:
                 output["shared"] = "h0.weight.first" if two_inputs else "h0.weight"
             layers.append(output)
         self.layers = {layer["name"]: layer for layer in layers}
@@ -327,7 +330,14 @@ class Case:
             return x @ self.W + self.bias, 2.0**-52 * (self.items + 2) * (abs(x) @ abs(self.W) + abs(self.bias))
         layer, units = self.layers[name], self.layers[name]["size"]
         total, size, terms = np.zeros((self.rows, units)), np.zeros((self.rows, units)), 8
+        rounded = np.zeros((self.rows, units))  # what is computed in float32: scaled rows, and parts that are added up
         for source, W in self.sources(name):
+            if source in self.inputs:
+                x = self.scaled(source)
+                part, magnitude = x @ W, abs(x) @ abs(W)
+                rounded = rounded + 4 * UNIT * magnitude
+                total, size, terms = total + part, size + magnitude, terms + 2 * W.shape[0]
+                continue
             W = W if W.shape == (self.layers[source]["size"], units) else W.T
             part, magnitude, count = hidden[source] @ W, abs(hidden[source]) @ abs(W), W.shape[0]
             if layer.get("temperature"):
@@ -338,7 +348,9 @@ class Case:
                 )
             total, size, terms = total + part, size + magnitude, terms + 2 * count
         bias = self.weights.get(f"{name}.bias", np.zeros(units))
-        return total + bias, 2.0**-52 * terms * (size + abs(bias))
+        if rounded.any() and len(layer["sources"]) > 1:
+            rounded = rounded + 4 * UNIT * (size + abs(bias))
+        return total + bias, rounded + 2.0**-52 * terms * (size + abs(bias))
 
     # ---- calls ----
 

@@ -51,6 +51,23 @@ def test_the_parts_of_random_networks_add_up_to_the_score_less_that_of_an_empty_
         {
             "network": {
                 "layers": [
+                    {"name": "input", "kind": "input", "scaling": "l2"},
+                    {"name": "out", "kind": "output"},
+                ]
+            }
+        },
+        {
+            "network": {
+                "layers": [
+                    {"name": "input", "kind": "input", "scaling": "l2"},
+                    {"name": "h", "kind": "hidden", "size": 8},
+                    {"name": "out", "kind": "output", "sources": ["input", "h"]},
+                ]
+            }
+        },
+        {
+            "network": {
+                "layers": [
                     {"name": "input", "kind": "input"},
                     {"name": "z", "kind": "variational", "size": 12, "kl": {"weight": 0.1}},
                     {"name": "h", "kind": "hidden", "size": 8},

@@ -101,6 +101,13 @@ NETWORKS = {
         layer("g", "hidden", size=8, sources=["tags"]),
         layer("out", "output", sources=["h", "g"]),
     ),
+    "an output of an input": (layer("in", "input", scaling="l2"), OUT),
+    "an output of inputs and a hidden layer": (
+        IN,
+        layer("tags", "input", scaling="l2"),
+        layer("h", "hidden", size=8, sources=["in"]),
+        layer("out", "output", sources=["tags", "h", "in"]),
+    ),
     "two outputs": (IN, HIDDEN, layer("first", "output"), layer("out", "output", sources=["h"])),
 }
 

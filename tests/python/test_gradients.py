@@ -17,13 +17,25 @@ NETWORKS = {
     "relu": {"activation": "relu", "loss": "squared", "temperature": None},
     "sigmoid": {"loss": "sigmoid", "temperature": None},
     "scaled marginal": {"loss": "scaled_marginal", "temperature": None},
+    "linear": {"network": {"layers": [{"name": "in", "kind": "input"}, {"name": "out", "kind": "output"}]}},
+    "wide and deep": {
+        "network": {
+            "layers": [
+                {"name": "in", "kind": "input", "scaling": "l2"},
+                {"name": "h", "kind": "hidden", "size": 6},
+                {"name": "out", "kind": "output", "sources": ["h", "in"]},
+            ],
+            "loss": "sigmoid",
+        }
+    },
     "absolute": {"loss": "absolute", "temperature": None},
     "stored only": {"loss": {"kind": "squared", "stored_only": True}, "temperature": None},
 }
 
 
 def trained(**options):
-    return dsstne.fit(X, **{"hidden": 6, "epochs": 2, "progress": False, **options})
+    hidden = {} if "network" in options else {"hidden": 6}
+    return dsstne.fit(X, **{**hidden, "epochs": 2, "progress": False, **options})
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -59,6 +59,15 @@ INLINE void store_neighbours(float *out, vf first, vf second) {
 /* c + a b of floats, or the same of words of two. */
 INLINE vf multiply_add(const int pairs, vf a, vf b, vf c) { return pairs ? add_pairs(a, b, c) : fma_(a, b, c); }
 
+/* The lower or upper number of a word. */
+INLINE float half_of(float word, int64_t upper) {
+  uint32_t bits;
+  memcpy(&bits, &word, 4);
+  bits = upper ? bits & 0xffff0000u : bits << 16;
+  memcpy(&word, &bits, 4);
+  return word;
+}
+
 /* n numbers as n / 2 words of neighbours, possibly in place; n is a multiple of two vectors. */
 INLINE void narrow_row(const float *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += 2 * LANES) store_neighbours(to + i / 2, load(from + i), load(from + i + LANES));

@@ -277,6 +277,8 @@ typedef struct {
   int64_t tied_count;
   float *tied_gradient;
   float *stats; /* [B, 2] or null */
+  float *addend; /* [B, addend_stride] or null; addend_first: the column of item 0 */
+  int64_t addend_stride, addend_first;
   optimizer_t optimizer;
   /* filled while it runs */
   int64_t next, turn;

@@ -202,6 +202,7 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.loss = call.loss(op.Loss, s.TermWeight(op.Term, op.Loss))
 	a.target, a.row_sum, a.stats = call.byItem(target), call.floats(target.RowSum), buffer(op.Stats)
 	a.row_weights = call.floats(s.WeightsOfRows(op.Term))
+	a.addend, a.addend_stride, a.addend_first = buffer(op.Addend.Sum), C.int64_t(op.Addend.Stride), C.int64_t(op.Addend.First)
 	a.optimizer = call.optimizer(op.Optimizer, s)
 	if op.TiedInput >= 0 {
 		tied := s.Sparse[op.TiedInput].Items
@@ -226,6 +227,9 @@ func (o Ops) OutputStats(op *kernels.Output, s *kernels.Step) error {
 
 // OutputStep trains an output; without items it adds nothing.
 func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
+	if op.Addend.Stride > 0 {
+		clearOthers(&op.Addend, s.Rows, op.Items)
+	}
 	if op.Items == 0 {
 		for _, source := range op.Sources {
 			if source.DH != nil && !source.Accumulate {
@@ -245,6 +249,16 @@ func (o Ops) OutputStep(op *kernels.Output, s *kernels.Step) error {
 		}
 	}
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_output_step, C.run_output_finish)
+}
+
+// clearOthers makes an addend 0 at the columns of other devices' items.
+func clearOthers(a *kernels.Addend, rows, items int64) {
+	sum := a.Sum.Float32()
+	for u := range rows {
+		row := sum[u*a.Stride : (u+1)*a.Stride]
+		clear(row[:a.First])
+		clear(row[a.First+items:])
+	}
 }
 
 // OutputEntries computes the loss at stored entries. Its workspace has the next entry of each row in the order by item,

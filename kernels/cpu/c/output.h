@@ -67,6 +67,31 @@ static void tile_stats(const layout_t *l, const float *z, const float *bias, int
   }
 }
 
+/* The logits of a tile but for the bias. The addend's rows are read LANES at a time: as many streams as the cache follows. */
+static void tile_logits(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, float *z) {
+  product_panels(l->pairs, mine + l->w, l->tile * PANEL, o->workspace + l->panels, l->Kw, z, l->ldz, n, l->Bp);
+  if (!o->addend) return;
+  for (int64_t u = 0; u < l->B; u += LANES) {
+    const float *row = o->addend + u * o->addend_stride + o->addend_first + first;
+    const int64_t here = smaller(LANES, l->B - u);
+    for (int64_t t = 0; t < n; t++)
+      for (int64_t i = 0; i < here; i++) z[t * l->ldz + u + i] += row[i * o->addend_stride + t];
+  }
+}
+
+/* Leaves the gradient with respect to a tile's logits in the addend's place. With `pairs`, two rows of it share a word. */
+static void leave_delta(const layer_t *o, const layout_t *l, int64_t first, int64_t n, const float *z) {
+  for (int64_t u = 0; u < l->B; u += LANES) {
+    float *row = o->addend + u * o->addend_stride + o->addend_first + first;
+    const int64_t here = smaller(LANES, l->B - u);
+    for (int64_t t = 0; t < n; t++) {
+      const float *dz = z + t * l->ldz;
+      for (int64_t i = 0; i < here; i++)
+        row[i * o->addend_stride + t] = l->pairs ? half_of(dz[(u + i) / 2], (u + i) % 2) : dz[u + i];
+    }
+  }
+}
+
 /* Second round for soft-max: stats[u] = maximum and log-sum-exp of row u's logits. */
 static void output_stats(layer_t *o, int32_t worker) {
   const layout_t l = layout(o);
@@ -83,7 +108,7 @@ static void output_stats(layer_t *o, int32_t worker) {
       int64_t first = tile * l.tile, n = smaller(l.tile, o->items - first);
       load_tile(o, &l, first, n, mine);
       float *z = logits_of(o, &l, tile, mine);
-      product_panels(l.pairs, mine + l.w, l.tile * PANEL, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+      tile_logits(o, &l, first, n, mine, z);
       tile_stats(&l, z, o->bias.value ? o->bias.value + first : 0, n, &scratch);
     }
     if (!wait_turn(o, g)) return;
@@ -225,9 +250,9 @@ static void output_step(layer_t *o, int32_t worker) {
       if (failed(&o->failure)) return;
       load_tile(o, &l, first, n, mine);
       float *z = logits_of(o, &l, tile, mine);
-      if (!o->dz && tile >= l.reused_tiles)
-        product_panels(l.pairs, mine + l.w, l.tile * PANEL, ws + l.panels, l.Kw, z, l.ldz, n, l.Bp);
+      if (!o->dz && tile >= l.reused_tiles) tile_logits(o, &l, first, n, mine, z);
       if (!tile_delta(o, &l, first, n, mine, z, most, &loss)) return;
+      if (o->addend) leave_delta(o, &l, first, n, z);
       if (wanted)
         product_transposed(l.pairs, l.pairs ? mine + l.y : z, l.ldz, mine + l.v, l.pairs ? l.tile / 2 : l.tile,
                            l.pairs ? (n + 1) / 2 : n, partial, l.Bp, l.B, l.Kp);

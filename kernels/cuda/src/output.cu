@@ -49,6 +49,62 @@ struct TileArgs {
   int32_t narrow, launch;  // narrow: z is of bfloat16, else float32
 };
 
+// What input layers add to the logits of a tile, and where the gradients with respect to these are left.
+struct AddendArgs {
+  const StepRecord *step;
+  void *z;  // [rows, tile]
+  float *addend;  // [B, stride], from the tile's first column on
+  int64_t tile, items, stride;
+  int32_t narrow, launch;  // narrow: z is of bfloat16, else float32
+};
+
+// z_ui += addend_ui.
+//
+// Mapping: a thread has an element.
+// Bytes: 12 an element, or 8 with a narrow z; bound by them.
+// Source: kernels/output.go, Addend; scheme: own.
+KERNEL_BOUNDS(add_to_logits, AddendArgs, 128, 8) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (i >= a.items || u >= a.step->rows || failed_before(a.step, a.launch)) return;
+  const float x = a.addend[u * a.stride + i];
+  if (a.narrow) {
+    uint16_t &z = static_cast<uint16_t *>(a.z)[u * a.tile + i];
+    z = to_bf16(normal(from_bf16(z) + x));
+  } else {
+    static_cast<float *>(a.z)[u * a.tile + i] += x;
+  }
+}
+
+// addend_ui = z_ui, which is the gradient by now.
+//
+// Mapping: a thread has an element.
+// Bytes: 8 an element, or 6 with a narrow z; bound by them.
+// Source: kernels/output.go, Addend; scheme: own.
+KERNEL_BOUNDS(leave_gradient, AddendArgs, 128, 8) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (i >= a.items || u >= a.step->rows || failed_before(a.step, a.launch)) return;
+  const int64_t at = u * a.tile + i;
+  a.addend[u * a.stride + i] = a.narrow ? from_bf16(static_cast<uint16_t *>(a.z)[at]) : static_cast<float *>(a.z)[at];
+}
+
+struct ClearOthersArgs {
+  const StepRecord *step;
+  float *x;  // [B, stride]
+  int64_t first, end, stride;
+  int32_t launch;
+};
+
+// Makes all columns 0 but those from first to end.
+//
+// Mapping: a thread has an element.
+// Bytes: writes 4 an element; bound by them.
+// Source: kernels/output.go, Addend; scheme: own.
+KERNEL_BOUNDS(clear_others, ClearOthersArgs, 128, 8) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, u = blockIdx.y + int64_t(gridDim.y) * blockIdx.z;
+  if (i >= a.stride || u >= a.step->rows || failed_before(a.step, a.launch)) return;
+  if (i < a.first || i >= a.end) a.x[u * a.stride + i] = 0.0f;
+}
+
 // Logits are worked on by eights: those of items i .. i + 3 and i + apart .. i + apart + 3 of a tile's row. In a warp whose lanes
 // are four items apart they are two pieces of memory.
 constexpr int kEight = 8;
