@@ -221,6 +221,9 @@ type Operations interface {
 	OutputEntries(*OutputEntries, *Step) error
 	UnitSums(*UnitSums, *Step) error
 	Sparsity(*Sparsity, *Step) error
+	Merge(*Merge, *Step) error
+	MergeBackward(*MergeBackward, *Step) error
+	Skip(*Skip, *Step) error
 	Sample(*Sample, *Step) error
 	SampleBackward(*SampleBackward, *Step) error
 	Backward(*Backward, *Step) error

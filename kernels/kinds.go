@@ -28,6 +28,7 @@ var (
 		SGD: "sgd", Momentum: "momentum", Nesterov: "nesterov", RMSProp: "rmsprop", Adam: "adam", AdamW: "adamw",
 		AdaGrad: "adagrad", AdaDelta: "adadelta",
 	}
+	MergeWords  = []string{MergeMaximum: "maximum", MergeDot: "dot", MergeCosine: "cosine"}
 	FillWords   = []string{FillConstant: "constant", FillUniform: "uniform", FillNormal: "normal"}
 	MetricWords = []string{
 		MetricPrecision: "precision", MetricRecall: "recall", MetricTruncatedRecall: "truncated_recall", MetricNDCG: "ndcg",
@@ -48,6 +49,7 @@ type Kind interface {
 func (ActivationKind) list() (string, []string) { return "activation", ActivationWords }
 func (LossKind) list() (string, []string)       { return "loss", LossWords }
 func (OptimizerKind) list() (string, []string)  { return "optimizer", OptimizerWords }
+func (MergeKind) list() (string, []string)      { return "merge", MergeWords }
 func (FillKind) list() (string, []string)       { return "fill", FillWords }
 func (MetricKind) list() (string, []string)     { return "metric", MetricWords }
 func (Precision) list() (string, []string)      { return "precision", PrecisionWords }
@@ -55,6 +57,7 @@ func (Precision) list() (string, []string)      { return "precision", PrecisionW
 func (k ActivationKind) String() string { return word(k) }
 func (k LossKind) String() string       { return word(k) }
 func (k OptimizerKind) String() string  { return word(k) }
+func (k MergeKind) String() string      { return word(k) }
 func (k FillKind) String() string       { return word(k) }
 func (k MetricKind) String() string     { return word(k) }
 func (p Precision) String() string      { return word(p) }

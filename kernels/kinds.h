@@ -32,6 +32,8 @@
   KIND(coverage, ##__VA_ARGS__)
 /* clang-format on */
 
+#define MERGES(KIND, ...) KIND(maximum, ##__VA_ARGS__) KIND(dot, ##__VA_ARGS__) KIND(cosine, ##__VA_ARGS__)
+
 #define FILLS(KIND, ...) KIND(constant, ##__VA_ARGS__) KIND(uniform, ##__VA_ARGS__) KIND(normal, ##__VA_ARGS__)
 
 #define PRECISIONS(KIND) KIND(float32) KIND(bfloat16) KIND(tensorfloat32)
@@ -55,6 +57,7 @@ enum { ACTIVATIONS(KIND_NUMBER, ACTIVATION) };
 #define SLOPE_NEEDS_SUM(activation) ((activation) >= ACTIVATION_gelu)
 enum { LOSSES(KIND_NUMBER, LOSS) };
 enum { OPTIMIZERS(OPTIMIZER_NUMBER) };
+enum { MERGES(KIND_NUMBER, MERGE) };
 enum { FILLS(KIND_NUMBER, FILL) };
 enum { METRICS(KIND_NUMBER, METRIC) };
 enum { PRECISIONS(PRECISION_NUMBER) };

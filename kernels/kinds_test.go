@@ -27,6 +27,7 @@ func listed(t *testing.T) map[string][][]string {
 func TestTheWordsAreThoseOfTheListThatCAndCUDAInclude(t *testing.T) {
 	want := map[string][]string{
 		"ACTIVATIONS": ActivationWords, "LOSSES": LossWords, "OPTIMIZERS": OptimizerWords, "FILLS": FillWords,
+		"MERGES":  MergeWords,
 		"METRICS": MetricWords, "PRECISIONS": PrecisionWords,
 	}
 	got := map[string][]string{}

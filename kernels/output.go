@@ -34,8 +34,8 @@ type Addend struct {
 // t_ui = 0 where nothing is stored. a = f(z) is the value of the output's activation, Loss.Activation; see LossKind for
 // l and dl/da.
 //
-// With an Addend, which is what input layers add to the logits, z_ui += addend[u, First + i]. OutputStep leaves dL/dz in
-// its place, and 0 at the columns of other devices' items.
+// With an Addend, which is what input layers and skips add to the logits, z_ui += addend[u, First + i]. OutputStep
+// leaves dL/dz in its place, and 0 at the columns of other devices' items.
 //
 // Items may be 0, where a device has no share of them: then both statistics are -Inf, the loss is 0 and so is dh.
 //
@@ -72,7 +72,7 @@ func (o *Output) String() string {
 	}
 	text += ", " + o.Loss.Kind.String()
 	if o.Addend.Stride > 0 {
-		text += ", sums of inputs added"
+		text += ", with an addend"
 	}
 	if o.Temperature != 0 {
 		text += fmt.Sprintf(", cosine logits / %g", o.Temperature)

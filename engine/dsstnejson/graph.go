@@ -13,6 +13,7 @@ func (f *file) connect(i int) {
 	if l.o.Err() != nil { // the layer it means may be the one with the error
 		return
 	}
+	l.skips = f.readLayers(l, "Skip", func(int) {})
 	if !l.o.Has("Source") {
 		if i == 0 {
 			l.o.Fail("Source", "is not given, and there is no layer before this one")
@@ -21,24 +22,38 @@ func (f *file) connect(i int) {
 		f.addSource(l, i-1, "is not given, so the source is %q, the layer before, but that")
 		return
 	}
-	list := names(l.o, "Source")
-	if l.o.Err() == nil && len(list) == 0 {
+	read := f.readLayers(l, "Source", func(source int) { f.addSource(l, source, "is %q, which") })
+	if len(read) == 0 && l.o.Err() == nil {
 		l.o.Fail("Source", "is empty; the layer needs at least one")
 	}
-	for _, name := range list {
-		source := f.find(name)
+}
+
+// readLayers reads the names of other layers, and calls add for each.
+func (f *file) readLayers(l *layer, key string, add func(layer int)) (list []int) {
+	for _, name := range names(l.o, key) {
+		found := f.find(name)
 		switch {
 		case l.o.Err() != nil:
-		case source < 0:
-			l.o.Fail("Source", "is %q; no layer has this name%s", name, strictjson.Suggestion(name, f.names()))
-		case source == i:
-			l.o.Fail("Source", "is %q, the layer itself", name)
-		case slices.Contains(l.sources, source):
-			l.o.Fail("Source", "is %q for the second time", name)
+		case found < 0:
+			l.o.Fail(key, "is %q; no layer has this name%s", name, strictjson.Suggestion(name, f.names()))
+		case f.layers[found] == l:
+			l.o.Fail(key, "is %q, the layer itself", name)
+		case slices.Contains(list, found):
+			l.o.Fail(key, "is %q for the second time", name)
 		default:
-			f.addSource(l, source, "is %q, which")
+			list = append(list, found)
+			add(found)
 		}
 	}
+	return list
+}
+
+func (f *file) namesOf(layers []int) []string {
+	list := make([]string, len(layers))
+	for n, layer := range layers {
+		list[n] = f.layers[layer].name
+	}
+	return list
 }
 
 // addSource adds a source, if layers of its kind can be one; text begins the message.
@@ -86,8 +101,11 @@ func (f *file) order() []*layer {
 
 // waits reports whether a layer has a source that is not placed.
 func (f *file) waits(i int, placed []bool) bool {
-	return slices.ContainsFunc(f.layers[i].sources, func(s int) bool { return !placed[s] })
+	return slices.ContainsFunc(f.layers[i].reading(), func(s int) bool { return !placed[s] })
 }
+
+// reading lists the layers that a layer depends on.
+func (l *layer) reading() []int { return slices.Concat(l.sources, l.skips) }
 
 // failCycle names the layers of a cycle. Each layer that was not placed has a source that was not.
 func (f *file) failCycle(placed []bool) {
@@ -95,7 +113,7 @@ func (f *file) failCycle(placed []bool) {
 	at := slices.Index(placed, false)
 	for !slices.Contains(path, at) {
 		path = append(path, at)
-		sources := f.layers[at].sources
+		sources := f.layers[at].reading()
 		at = sources[slices.IndexFunc(sources, func(s int) bool { return !placed[s] })]
 	}
 	cycle := append(path[slices.Index(path, at):], at)

@@ -18,8 +18,10 @@ type layer struct {
 	o       *strictjson.Object
 	name    string
 	kind    string
-	size    int64 // 0 = "auto"
+	size    int64  // 0 = "auto"
+	merge   string // the function of a pooling layer; empty: it is fully connected
 	sources []int
+	skips   []int
 	dataset string
 	shares  *sharing
 	keys    fields // of our dialect
@@ -79,9 +81,16 @@ func (f *file) read(i int) {
 	if sentence, found := missingTypes[word]; found {
 		o.Fail("Type", "is %s; %s", word, sentence)
 	}
+	if word == "Pooling" {
+		l.merge = f.readFunction(o)
+	} else {
+		o.Refuse("Function", "is given, but only layers of Type Pooling have it")
+	}
 	refuseMissing(o)
 	sparse := o.Bool("Sparse", false)
-	l.size = readSize(o, l.kind)
+	if l.merge == "" || o.Has("N") {
+		l.size = readSize(o, l.kind)
+	}
 	l.keys = fields{"name": l.name, "kind": fold(l.kind), "size": l.size}
 	if l.size == 0 {
 		l.keys["size"] = "auto"
@@ -96,6 +105,10 @@ func (f *file) read(i int) {
 		refuseDropout(l, dropout, `; the top-level key Denoising drops entries of sparse inputs`)
 	case hidden:
 		f.connect(i)
+		if l.merge != "" {
+			f.readMerge(l)
+			return
+		}
 		f.readHidden(l, sparse, dropout)
 	case output:
 		f.connect(i)

@@ -12,16 +12,13 @@ var missing = []struct {
 }{
 	{"Kernel", never, "is of convolution and pooling layers, which are not supported; remove it"},
 	{"KernelStride", never, "is of convolution and pooling layers, which are not supported; remove it"},
-	{"Function", never, "is of pooling layers, which are not supported; remove it"},
-	{"Skip", isEmpty, "is not supported yet; remove it"},
 	{"WeightNorm", isZero, "is not supported yet; remove it"},
 	{"DeltaNorm", isZero, "is not supported yet; remove it"},
 }
 
 // missingTypes are the types of layers that are not supported, by their words.
 var missingTypes = map[string]string{
-	"Convolutional": "convolution is not supported; a layer must be FullyConnected",
-	"Pooling":       "pooling is not supported; a layer must be FullyConnected",
+	"Convolutional": "convolution is not supported",
 }
 
 // Sentences about what is missing, each used at one place.
@@ -39,8 +36,6 @@ func never(*strictjson.Object, string) bool { return false }
 func isZero(o *strictjson.Object, key string) bool {
 	return o.Float32(key, 0, strictjson.NotNegative) == 0
 }
-
-func isEmpty(o *strictjson.Object, key string) bool { return len(names(o, key)) == 0 }
 
 // refuseMissing reports the keys of missing.
 func refuseMissing(o *strictjson.Object) {

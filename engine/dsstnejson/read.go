@@ -142,19 +142,25 @@ func (f *file) checkPooling() {
 // network writes the definition in our dialect and makes the network of it.
 func (f *file) network(name string, ordered []*layer) (*network.Network, error) {
 	var layers, losses []fields
+	var written []*layer // that the layers of our definition are written for
 	for _, l := range ordered {
 		if l.kind != input {
-			sources := []string{}
-			for _, source := range l.sources {
-				sources = append(sources, f.layers[source].name)
-			}
-			l.keys["sources"] = sources
+			l.keys["sources"] = f.namesOf(l.sources)
+		}
+		if len(l.skips) > 0 {
+			l.keys["skips"] = f.namesOf(l.skips)
 		}
 		if l.kind == output {
 			l.loss["layer"] = l.name
 			losses = append(losses, l.loss)
+			if l.merge != "" {
+				layers, written = append(layers, f.mergeBefore(l)), append(written, l)
+			}
 		}
-		layers = append(layers, l.keys)
+		layers, written = append(layers, l.keys), append(written, l)
+	}
+	if err := f.o.Err(); err != nil {
+		return nil, err
 	}
 	text, err := strictjson.Marshal(fields{"name": name, "layers": layers, "loss": losses})
 	if err != nil {
@@ -162,7 +168,7 @@ func (f *file) network(name string, ordered []*layer) (*network.Network, error) 
 	}
 	net, err := network.Parse(text)
 	if err != nil {
-		return nil, named(err, ordered)
+		return nil, named(err, written)
 	}
 	return net, nil
 }
@@ -170,14 +176,16 @@ func (f *file) network(name string, ordered []*layer) (*network.Network, error) 
 var place = regexp.MustCompile(`\blayers\[(\d+)\]\.?(\w*)`)
 
 // theirKeys are the keys of DSSTNE for those of ours in which network.Parse can find errors of a file.
-var theirKeys = map[string]string{"name": "Name", "sources": "Source", "shared": "SharedWeights"}
+var theirKeys = map[string]string{
+	"name": "Name", "sources": "Source", "skips": "Skip", "size": "N", "shared": "SharedWeights",
+}
 
 // named puts the names of layers, and DSSTNE's keys, for ours into an error about the definition that was written.
-func named(err error, ordered []*layer) error {
+func named(err error, written []*layer) error {
 	text := place.ReplaceAllStringFunc(err.Error(), func(found string) string {
 		match := place.FindStringSubmatch(found)
 		i, _ := strconv.Atoi(match[1])
-		return fmt.Sprintf("layer %q: %s", ordered[i].name, cmp.Or(theirKeys[match[2]], match[2]))
+		return fmt.Sprintf("layer %q: %s", written[i].name, cmp.Or(theirKeys[match[2]], match[2]))
 	})
 	return fault.New(fault.InvalidArgument, "%s", what+strings.TrimPrefix(text, "network definition"))
 }

@@ -149,6 +149,18 @@ func TestValuesWithoutEffectAreTaken(t *testing.T) {
 		own(ownLoss, ownIn, ownUnits, ownOut))
 }
 
+func TestPoolingLayersAndSkipsAreOurs(t *testing.T) {
+	same(t, text("", in, `{"Name": "Units", "N": 8, "Activation": "Tanh"}`,
+		`{"Name": "More", "N": 8, "Activation": "Tanh", "Skip": "Units"}`,
+		`{"Name": "Most", "Kind": "Hidden", "Type": "Pooling", "Function": "maxout", "Source": ["Units", "More"]}`,
+		`{"Name": "Out", "N": 2, "Type": "Pooling", "Function": "Cosine", "Source": ["Most", "Units", "More"]}`),
+		own(ownLoss, ownIn, `{"name": "Units", "kind": "hidden", "size": 8, "activation": "tanh"}`,
+			`{"name": "More", "kind": "hidden", "size": 8, "activation": "tanh", "skips": ["Units"]}`,
+			`{"name": "Most", "kind": "merge", "function": "maximum", "sources": ["Units", "More"]}`,
+			`{"name": "Out.merge", "kind": "merge", "function": "cosine", "sources": ["Most", "Units", "More"]}`,
+			`{"name": "Out", "kind": "output", "size": 2, "sources": [], "skips": ["Out.merge"], "bias": false}`))
+}
+
 func TestLayersMayStandInAnyOrder(t *testing.T) {
 	c := config(t, text("", `{"Name": "Out", "Kind": "Output", "Source": "B", "N": "auto"}`,
 		`{"Name": "B", "Kind": "Hidden", "Source": "A", "N": 4}`, `{"Name": "A", "Kind": "Hidden", "Source": "In", "N": 8}`,

@@ -218,11 +218,35 @@ func TestRulesAreEnforced(t *testing.T) {
 		},
 		"convolution": {
 			unit(`, "Type": "Convolutional", "Kernel": [3, 3]`, ""),
-			`layer "Units": Type is Convolutional; convolution is not supported; a layer must be FullyConnected`,
+			`layer "Units": Type is Convolutional; convolution is not supported`,
 		},
 		"pooling": {
 			unit(`, "Type": "Pooling", "Function": "Max"`, ""),
-			`layer "Units": Type is Pooling; pooling is not supported; a layer must be FullyConnected`,
+			`layer "Units": Function is Max, which is not supported; of the pooling layers, MaxOut, DotProduct and Cosine are`,
+		},
+		"pooling without a function": {unit(`, "Type": "Pooling"`, ""), `layer "Units": Function is missing`},
+		"activation of a pooling layer": {
+			unit(`, "Type": "Pooling", "Function": "MaxOut", "Activation": "Sigmoid"`, ""),
+			`layer "Units": Activation is given, but DSSTNE does not apply it to pooling layers; remove it`,
+		},
+		"weights of an output of products": {
+			text("", in, units8, `{"Name": "More", "N": 8, "Kind": "Hidden", "Source": "In"}`,
+				`{"Name": "Out", "Type": "Pooling", "Function": "Cosine", "Source": ["Units", "More"], "WeightInit": {}}`),
+			`layer "Out": WeightInit is given, but DSSTNE does not apply it to pooling layers; remove it`,
+		},
+		"products with an input": {
+			text("", in, units8, `{"Name": "Dot", "Kind": "Hidden", "Type": "Pooling", "Function": "DotProduct", `+
+				`"Source": ["In", "Units"]}`, outAuto),
+			`layer "Dot": Source[0] is "In", an input layer; the sources of a merge layer are hidden, variational or merge layers`,
+		},
+		"size of a pooling layer": {
+			text("", in, units8, `{"Name": "Most", "N": 7, "Kind": "Hidden", "Type": "Pooling", "Function": "MaxOut"}`, outAuto),
+			`layer "Most": N is 7, but "maximum" of 1 layers of 8 units has 8; leave it out`,
+		},
+		"number of sources of a max-out": {
+			text(`"MaxOut": {"k": 2}`, in, units8, `{"Name": "Most", "Kind": "Hidden", "Type": "Pooling", "Function": "MaxOut"}`,
+				outAuto),
+			`MaxOut.k is given, but DSSTNE's layers ignore it: the maximum is over all sources; remove it`,
 		},
 		"kernel": {
 			unit(`, "Kernel": 3`, ""),
@@ -234,7 +258,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		},
 		"function": {
 			unit(`, "Function": "DotProduct"`, ""),
-			`layer "Units": Function is of pooling layers, which are not supported; remove it`,
+			`layer "Units": Function is given, but only layers of Type Pooling have it`,
 		},
 		"size missing": {text("", in, `{"Name": "Units"}`, outAuto), `layer "Units": N is missing`},
 		"size of 0": {
@@ -316,7 +340,15 @@ func TestRulesAreEnforced(t *testing.T) {
 			outputOf(`, "BatchNormalization": false`, ""),
 			`layer "Out": BatchNormalization is given, but only Hidden layers have it`,
 		},
-		"skip": {unit(`, "Skip": "In"`, ""), `layer "Units": Skip is not supported yet; remove it`},
+		"skip of an input": {
+			unit(`, "Skip": "In"`, ""),
+			`layer "Units": Skip[0] is "In", an input layer; only layers with units have values that can be added`,
+		},
+		"skip of another size": {
+			text("", in, units8, `{"Name": "More", "N": 7, "Kind": "Hidden", "Skip": "Units"}`, outAuto),
+			`layer "More": Skip[0] does not fit: "More" has size 7 and "Units" has size 8`,
+		},
+		"unknown skip": {unit(`, "Skip": "Nowhere"`, ""), `layer "Units": Skip is "Nowhere"; no layer has this name; known: In, Units, Out`},
 		"skip of wrong type": {
 			unit(`, "Skip": 3`, ""),
 			`layer "Units": Skip is a number; it must be a name or a list of names`,

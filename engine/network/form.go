@@ -61,11 +61,11 @@ func (n *Network) Computation(bind func(*program.Feed)) program.Computation {
 	return func(b *program.Builder) { n.build(b, bind) }
 }
 
-// Bounds are the most rows of a batch where an output adds up the scores of several inputs.
+// Bounds are the most rows of a batch where an output adds up scores.
 func (n *Network) Bounds() (rows int64, on program.Reach) {
 	rows = math.MaxInt64
 	for i := range n.Layers {
-		if l := &n.Layers[i]; l.Scores() && len(l.Sources) > 1 && len(n.inputsOf(i)) > 0 {
+		if l := &n.Layers[i]; l.Scores() && n.addsScores(i) {
 			rows = min(rows, max(1, program.ScoreBytes/(4*max(1, l.Size))))
 		}
 	}

@@ -33,6 +33,7 @@ func (*hiddenLayer) accepts(source kind) bool { return !source.scores() }
 
 func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 	readUnits(r, o, l, earlier)
+	readSkips(r, o, l, earlier)
 	_, k.activation = readActivation(o, kernels.Tanh.String(), kernels.ActivationWords...)
 	l.Bias = o.Bool("bias", true)
 	k.readDropout(o)
@@ -89,7 +90,7 @@ func readUnits(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 
 func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 	return slices.Concat(
-		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}},
+		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l), fields{{"size", defineSize(l)}},
 		defineActivation(k.activation.Kind.String(), k.activation),
 		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
@@ -113,14 +114,20 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 		v.argument = b.Alloc("arguments of the activation", l.Name, b.Rows()*l.Size)
 		inner, to = &kernels.Epilogue{Bias: epilogue.Bias}, v.argument
 	}
-	if k.norm.on() {
+	switch {
+	case k.norm.on():
 		sums := to
 		if b.goesBack(i) { // the way back reads them
 			sums = b.Alloc("sums", l.Name, b.Rows()*l.Size)
 		}
 		b.addSources(i, l.Sources, sums, nil)
+		b.addSkips(i, sums, true)
 		k.normalise(b, i, sums, to, inner)
-	} else {
+	case len(l.Skips) > 0:
+		b.addSources(i, l.Sources, to, nil)
+		b.addSkips(i, to, true)
+		b.Add(&kernels.Activate{Name: l.Name, In: to, Out: to, Units: v.units, Epilogue: *inner})
+	default:
 		b.addSources(i, l.Sources, to, inner)
 	}
 	if apart {
@@ -245,6 +252,7 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		k.denormalise(b, i)
 	}
 	b.backToSources(i, l.Sources, v.gradient)
+	b.backToSkips(i, v.gradient)
 }
 
 // backToSources updates the weights between a layer and sources by the gradient with respect to its sums, and adds to

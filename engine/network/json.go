@@ -58,12 +58,15 @@ func (n *Network) JSON() []byte {
 	return text
 }
 
-func (n *Network) defineSources(l *Layer) []string {
-	sources := make([]string, len(l.Sources))
-	for i, source := range l.Sources {
-		sources[i] = n.Layers[source].Name
+func (n *Network) defineSources(l *Layer) []string { return n.names(l.Sources) }
+
+// names are those of layers.
+func (n *Network) names(layers []int) []string {
+	list := make([]string, len(layers))
+	for i, layer := range layers {
+		list[i] = n.Layers[layer].Name
 	}
-	return sources
+	return list
 }
 
 func defineSize(l *Layer) any {

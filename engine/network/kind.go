@@ -45,6 +45,7 @@ var kinds = []func() kind{
 	func() kind { return &inputLayer{} },
 	func() kind { return &hiddenLayer{} },
 	func() kind { return &variationalLayer{} },
+	func() kind { return &mergeLayer{} },
 	func() kind { return &outputLayer{} },
 }
 

@@ -44,8 +44,8 @@ func (n *Network) lockedBy(name string) ([]string, error) {
 			}
 			known = append(known, l.Name)
 		} else if l.Name == name {
-			return nil, fault.New(fault.InvalidArgument, "%q is an input layer, which has no weights of its own; name a layer "+
-				"that it feeds, or a weight", name)
+			return nil, fault.New(fault.InvalidArgument, "%q is %s layer, which has no weights of its own; name a layer "+
+				"that it feeds, or a weight", name, withArticle(l.kind.word()))
 		}
 	}
 	for _, t := range n.tensors() {
@@ -81,7 +81,7 @@ func (n *Network) learns(locked map[string]bool) []bool {
 		running := n.running(i)
 		free := func(tensor string) bool { return !locked[tensor] && !slices.Contains(running, tensor) }
 		learns[i] = slices.ContainsFunc(n.weightsOf(i), free) ||
-			slices.ContainsFunc(n.Layers[i].Sources, func(s int) bool { return learns[s] })
+			slices.ContainsFunc(n.Layers[i].reading(), func(s int) bool { return learns[s] })
 	}
 	return learns
 }

@@ -16,6 +16,7 @@ type Layer struct {
 	Name    string
 	Size    int64 // columns of a dataset, or units; 0 = "auto", filled by WithSizes
 	Sources []int // indices of earlier layers; not nil but empty on a layer that is only a bias
+	Skips   []int // indices of earlier layers whose values it reads without a weight
 
 	// Layers with weights:
 	Bias        bool
@@ -24,6 +25,9 @@ type Layer struct {
 
 	kind kind
 }
+
+// reading lists the layers that the layer depends on.
+func (l *Layer) reading() []int { return slices.Concat(l.Sources, l.Skips) }
 
 // Reads reports whether the layer takes the rows of a dataset in training and inference.
 func (l *Layer) Reads() bool { return l.kind.reads() }
@@ -152,7 +156,7 @@ func (n *Network) before(some func(i int) bool) []bool {
 	found := make([]bool, len(n.Layers))
 	for i := len(n.Layers) - 1; i >= 0; i-- {
 		if found[i] = found[i] || some(i); found[i] {
-			for _, source := range n.Layers[i].Sources {
+			for _, source := range n.Layers[i].reading() {
 				found[source] = true
 			}
 		}

@@ -29,6 +29,7 @@ func (*outputLayer) accepts(source kind) bool { return !source.scores() }
 func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 	l.Size = dataSize(o)
 	l.Sources = r.sources(o, l, earlier)
+	readSkips(r, o, l, earlier)
 	l.Bias = o.Bool("bias", true)
 	k.temperature = o.Float32("temperature", 0, strictjson.NotNegative)
 	l.Shared = o.String("shared", "")
@@ -45,7 +46,8 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 
 func (k *outputLayer) define(n *Network, l *Layer) fields {
 	return slices.Concat(
-		fields{{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature}},
+		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l),
+		fields{{"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature}},
 		defineActivation(k.function, k.activation),
 		fields{{"shared", l.Shared}, {"initializer", defineInitializer(l)}},
 	)
@@ -56,7 +58,7 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if len(l.Sources) > kernels.MaxSources {
 		o.Fail("sources", "has %d layers; an output takes at most %d", len(l.Sources), kernels.MaxSources)
 	}
-	if len(l.Sources) == 0 && !l.Bias {
+	if len(l.Sources)+len(l.Skips) == 0 && !l.Bias {
 		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
 	}
 	k.checkInputs(n, i, o)
@@ -83,15 +85,24 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	}
 }
 
-// checkInputs applies the rules about sources that are input layers.
+// checkInputs applies the rules about sources that are input layers, and about skips.
 func (k *outputLayer) checkInputs(n *Network, i int, o *strictjson.Object) {
 	l := &n.Layers[i]
 	inputs := n.inputsOf(i)
+	if most := kernels.MaxParts - 1; len(inputs)+len(l.Skips) > most {
+		o.Fail("sources", "has %d input layers and %d skips; an output takes at most %d of them together", len(inputs),
+			len(l.Skips), most)
+	}
+	if len(l.Skips) > 0 {
+		if k.temperature != 0 {
+			o.Fail("skips", "is given, but the layer has cosine logits (temperature), to which nothing is added")
+		}
+		if n.touchesEntries(i) {
+			o.Fail("skips", "is given, but a loss of stored entries or negatives takes sources only")
+		}
+	}
 	if len(inputs) == 0 {
 		return
-	}
-	if most := kernels.MaxParts - 1; len(inputs) > most {
-		o.Fail("sources", "has %d input layers; an output takes at most %d of them", len(inputs), most)
 	}
 	first := n.Layers[inputs[0]].Name
 	if k.temperature != 0 {
@@ -159,27 +170,40 @@ func (k *outputLayer) forward(b *builder, i int) {
 		source := kernels.OutputSource{H: b.values[s].out, Weight: b.Weight(b.net.WeightName(i, s))}
 		shard.Sources = append(shard.Sources, source)
 	}
-	if inputs := b.net.inputsOf(i); len(inputs) > 0 {
+	if b.net.adds(i) {
 		if b.Training() != nil {
-			b.sumInputs(i, inputs)
+			b.sumAddend(i)
 		} else {
-			b.scoreInputs(i, inputs, &shard)
+			b.addScores(i, &shard)
 		}
 	}
 	b.Output(i, shard)
 }
 
-// sumInputs computes what inputs add to the logits, in the place of the gradient with respect to these.
-func (b *builder) sumInputs(i int, inputs []int) {
-	l, v := &b.net.Layers[i], &b.values[i]
-	*v = value{units: l.Size, slot: -1, gradient: b.Alloc("sums of inputs", l.Name, b.Rows()*l.Size)}
-	b.addSources(i, inputs, v.gradient, nil)
+// adds reports whether inputs or skips add to the logits of an output.
+func (n *Network) adds(output int) bool {
+	return len(n.inputsOf(output))+len(n.Layers[output].Skips) > 0
 }
 
-// scoreInputs makes a scorer that has the hidden layers and the bias one that has inputs, too. A single source scores
-// by itself; the scores of several are added up.
-func (b *builder) scoreInputs(i int, inputs []int, shard *program.Shard) {
-	l := &b.net.Layers[i]
+// addsScores reports whether the scores of an output are added up in memory: a single input scores by itself.
+func (n *Network) addsScores(output int) bool {
+	return n.adds(output) && (len(n.Layers[output].reading()) > 1 || len(n.inputsOf(output)) == 0)
+}
+
+// sumAddend computes what inputs and skips add to the logits, in the place of the gradient with respect to these.
+func (b *builder) sumAddend(i int) {
+	l, v, inputs := &b.net.Layers[i], &b.values[i], b.net.inputsOf(i)
+	*v = value{units: l.Size, slot: -1, gradient: b.Alloc("sums beside the products", l.Name, b.Rows()*l.Size)}
+	if len(inputs) > 0 {
+		b.addSources(i, inputs, v.gradient, nil)
+	}
+	b.addSkips(i, v.gradient, len(inputs) > 0)
+}
+
+// addScores makes a scorer that has the hidden layers and the bias one that has inputs and skips, too. A single input
+// scores by itself; several scores are added up.
+func (b *builder) addScores(i int, shard *program.Shard) {
+	l, inputs := &b.net.Layers[i], b.net.inputsOf(i)
 	sparse := func(s int) *kernels.SparseSource {
 		name := b.net.WeightName(i, s)
 		return &kernels.SparseSource{
@@ -187,7 +211,7 @@ func (b *builder) scoreInputs(i int, inputs []int, shard *program.Shard) {
 			Values: b.Weight(name).Value,
 		}
 	}
-	if len(l.Sources) == 1 {
+	if !b.net.addsScores(i) {
 		shard.Sparse = sparse(inputs[0])
 		return
 	}
@@ -195,19 +219,31 @@ func (b *builder) scoreInputs(i int, inputs []int, shard *program.Shard) {
 	for _, s := range inputs {
 		parts = append(parts, kernels.Scorer{Items: shard.Items, Sparse: sparse(s)})
 	}
-	if len(shard.Sources) == 0 { // the first input has the bias
+	if len(shard.Sources) == 0 && len(inputs) > 0 { // the first input has the bias
 		parts = parts[1:]
 		parts[0].Bias = shard.Bias
 	}
 	sum := &kernels.Blend{Items: shard.Items, Shards: 1, Stride: b.Rows()}
-	for n, part := range parts {
-		op := &kernels.Scores{Scorer: part, Name: fmt.Sprintf("%s, part %d", l.Name, n)}
-		op.To = b.Alloc("scores", op.Name, b.Rows()*shard.Items)
-		b.AddWith(&op.Workspace, op, op)
-		sum.Parts = append(sum.Parts, kernels.BlendPart{Scores: op.To})
+	part := func() (string, kernels.Buffer) {
+		name := fmt.Sprintf("%s, part %d", l.Name, len(sum.Parts))
+		scores := b.Alloc("scores", name, b.Rows()*shard.Items)
+		sum.Parts = append(sum.Parts, kernels.BlendPart{Scores: scores})
+		return name, scores
 	}
-	sum.Weights = b.Constants("weights of parts", int64(len(parts)), func() []float32 {
-		return slices.Repeat([]float32{1}, len(parts))
+	for _, scorer := range parts {
+		op := &kernels.Scores{Scorer: scorer}
+		op.Name, op.To = part()
+		b.AddWith(&op.Workspace, op, op)
+	}
+	for _, s := range l.Skips {
+		op := &kernels.Skip{
+			From: b.net.Layers[s].Name, In: b.values[s].out, Stride: l.Size, First: shard.First, Units: shard.Items,
+		}
+		op.Name, op.Out = part()
+		b.Add(op)
+	}
+	sum.Weights = b.Constants("weights of parts", int64(len(sum.Parts)), func() []float32 {
+		return slices.Repeat([]float32{1}, len(sum.Parts))
 	})
 	sum.Out = sum.Parts[0].Scores
 	b.Add(sum)
@@ -230,7 +266,7 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		source.DH, source.Accumulate = b.addTo(s, b.Sharded())
 		op.Sources = append(op.Sources, source)
 	}
-	if len(op.Sources) < len(l.Sources) {
+	if b.net.adds(i) {
 		sums, _ := b.addTo(i, b.Sharded())
 		op.Addend = kernels.Addend{Sum: sums, Stride: l.Size, First: b.Shard(i).First}
 	}
@@ -261,11 +297,10 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	b.Add(kernels.OutputStep{Output: op})
 }
 
-// backward updates the weights of inputs.
+// backward updates the weights of inputs, and goes back to skips.
 func (k *outputLayer) backward(b *builder, i int) {
-	if inputs := b.net.inputsOf(i); len(inputs) > 0 {
-		b.backToSources(i, inputs, b.values[i].gradient)
-	}
+	b.backToSources(i, b.net.inputsOf(i), b.values[i].gradient)
+	b.backToSkips(i, b.values[i].gradient)
 }
 
 // lossOfEntries is loss at the stored entries of the target alone. A step reads the rows of the weights that belong to

@@ -72,7 +72,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"kind misspelled": {layers(in + `{"name": "hidden1", "kid": "hidden", "size": 8}, ` + out),
 			`layers[1].kid is not a known key; did you mean "kind"?`},
 		"kind unknown": {layers(in + `{"name": "hidden1", "kind": "hiden", "size": 8}, ` + out),
-			`layers[1].kind is "hiden"; it must be one of input, hidden, variational, output; did you mean "hidden"?`},
+			`layers[1].kind is "hiden"; it must be one of input, hidden, variational, merge, output; did you mean "hidden"?`},
 
 		"input size zero": {input(`, "size": 0`), `layers[0].size is 0; ` + units},
 		"input size fraction": {input(`, "size": 512.5`),
@@ -266,6 +266,33 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].sources is empty; a hidden layer needs at least one`},
 		"hidden first": {layers(hidden + out),
 			`layers[0].sources is not given and there is no layer before this one; the first layer is an input layer as a rule`},
+		"skip of an input": {output(`, "skips": ["input"]`),
+			`layers[2].skips[0] is "input", an input layer; only layers with units have values that can be added`},
+		"skip of another size": {
+			layers(in + hidden + `{"name": "h2", "kind": "hidden", "size": 7, "skips": ["hidden1"]}, ` + out),
+			`layers[2].skips[0] does not fit: "h2" has size 7 and "hidden1" has size 8`},
+		"skip beside cosines": {output(`, "skips": ["hidden1"], "temperature": 0.1`),
+			`layers[2].skips is given, but the layer has cosine logits (temperature), to which nothing is added`},
+		"skip at stored entries": {net(`"skips": ["hidden1"]`, `{"kind": "squared", "stored_only": true}`),
+			`layers[2].skips is given, but a loss of stored entries or negatives takes sources only`},
+		"merge without a function": {layers(in + hidden + `{"name": "m", "kind": "merge", "sources": ["hidden1"]}, ` + out),
+			`layers[2].function is missing`},
+		"merge of an input": {
+			layers(in + hidden + `{"name": "m", "kind": "merge", "function": "dot", "sources": ["input", "hidden1"]}, ` + out),
+			`layers[2].sources[0] is "input", an input layer; the sources of a merge layer are hidden, variational or merge ` +
+				`layers`},
+		"products of one layer": {
+			layers(in + hidden + `{"name": "m", "kind": "merge", "function": "cosine", "sources": ["hidden1"]}, ` + out),
+			`layers[2].sources has 1 layers; "cosine" takes from 2 to 64`},
+		"merge of sizes": {
+			layers(in + hidden + `{"name": "h2", "kind": "hidden", "size": 7}, {"name": "m", "kind": "merge", ` +
+				`"function": "maximum", "sources": ["hidden1", "h2"]}, ` + out),
+			`layers[3].sources[1] does not fit: "hidden1" has size 8 and "h2" has size 7`},
+		"activation of a merge": {
+			layers(in + hidden + `{"name": "m", "kind": "merge", "function": "maximum", "sources": ["hidden1"], ` +
+				`"activation": "tanh"}, ` + out),
+			`layers[2].activation is given, but a merge layer computes with values as they are; it belongs on the layers ` +
+				`around it`},
 		"cosines of an input": {output(`, "sources": ["input"], "temperature": 0.1`),
 			`layers[2].temperature is 0.1, but the source "input" is an input layer; cosine logits compare items with a hidden ` +
 				`layer`},
@@ -283,11 +310,11 @@ func TestRulesAreEnforced(t *testing.T) {
 				`h.weight`},
 		"output after an output": {layers(in + hidden + out + `, {"name": "more", "kind": "output"}`),
 			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an ` +
-				`output layer are input, hidden or variational layers`},
+				`output layer are input, hidden, variational or merge layers`},
 		"hidden from an output": {
 			layers(in + hidden + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["output"]}`),
-			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input, hidden or ` +
-				`variational layers`},
+			`layers[3].sources[0] is "output", an output layer; the sources of a hidden layer are input, hidden, ` +
+				`variational or merge layers`},
 		"two tensors of one name": {layers(in + `{"name": "bias", "kind": "input"}, ` +
 			`{"name": "a", "kind": "hidden", "size": 8, "sources": ["input", "bias"]}, ` +
 			`{"name": "a.weight", "kind": "hidden", "size": 8}, ` +

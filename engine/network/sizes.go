@@ -32,6 +32,9 @@ func (n *Network) WithSizes(sizes map[string]int64) (*Network, error) {
 	if err := filled.spreadShared(); err != nil {
 		return nil, err
 	}
+	if reason := filled.skipConflict(); reason != "" {
+		return nil, fault.New(fault.InvalidArgument, "%s", reason)
+	}
 	return filled, nil
 }
 

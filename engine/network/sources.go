@@ -13,26 +13,34 @@ func (r *reader) sources(o *strictjson.Object, l *Layer, earlier []Layer) []int 
 	if !o.Has("sources") {
 		return r.defaultSource(o, l, earlier)
 	}
-	names := o.Strings("sources")
+	sources := r.layers(o, "sources", l, earlier)
+	for i, source := range sources {
+		if kind := earlier[source].kind; !l.kind.accepts(kind) {
+			o.FailAt("sources", i, "is %q, %s layer; %s", earlier[source].Name, withArticle(kind.word()), feeders(l.kind))
+		}
+	}
+	return sources
+}
+
+// layers reads a list of names of earlier layers.
+func (r *reader) layers(o *strictjson.Object, key string, l *Layer, earlier []Layer) []int {
+	names := o.Strings(key)
 	if o.Err() != nil || r.incomplete {
 		return nil
 	}
-	sources := make([]int, 0, len(names))
+	list := make([]int, 0, len(names))
 	for i, name := range names {
-		source := slices.Index(r.known[:len(earlier)], name)
-		if source < 0 {
-			r.failUnknown(o, i, name, l, earlier)
+		found := slices.Index(r.known[:len(earlier)], name)
+		if found < 0 {
+			r.failUnknown(o, key, i, name, l, earlier)
 			return nil
 		}
-		if slices.Contains(sources, source) {
-			o.FailAt("sources", i, "is %q for the second time", name)
+		if slices.Contains(list, found) {
+			o.FailAt(key, i, "is %q for the second time", name)
 		}
-		if !l.kind.accepts(earlier[source].kind) {
-			o.FailAt("sources", i, "is %q, %s layer; %s", name, withArticle(earlier[source].kind.word()), feeders(l.kind))
-		}
-		sources = append(sources, source)
+		list = append(list, found)
 	}
-	return sources
+	return list
 }
 
 func (r *reader) defaultSource(o *strictjson.Object, l *Layer, earlier []Layer) []int {
@@ -52,12 +60,12 @@ func (r *reader) defaultSource(o *strictjson.Object, l *Layer, earlier []Layer) 
 }
 
 // failUnknown reports a source that is not an earlier layer.
-func (r *reader) failUnknown(o *strictjson.Object, i int, name string, l *Layer, earlier []Layer) {
+func (r *reader) failUnknown(o *strictjson.Object, key string, i int, name string, l *Layer, earlier []Layer) {
 	switch {
 	case name == l.Name:
-		o.FailAt("sources", i, "is %q, the layer itself; sources are earlier layers", name)
+		o.FailAt(key, i, "is %q, the layer itself; %s are earlier layers", name, key)
 	case slices.Contains(r.known, name):
-		o.FailAt("sources", i, "is %q, which comes later; sources are earlier layers", name)
+		o.FailAt(key, i, "is %q, which comes later; %s are earlier layers", name, key)
 	default:
 		var candidates []string
 		for j := range earlier {
@@ -65,7 +73,7 @@ func (r *reader) failUnknown(o *strictjson.Object, i int, name string, l *Layer,
 				candidates = append(candidates, earlier[j].Name)
 			}
 		}
-		o.FailAt("sources", i, "is %q; no earlier layer has this name%s", name, strictjson.Suggestion(name, candidates))
+		o.FailAt(key, i, "is %q; no earlier layer has this name%s", name, strictjson.Suggestion(name, candidates))
 	}
 }
 

@@ -20,8 +20,9 @@ const (
 // Tensor is a matrix that training changes. Its name is "<layer>.weight", "<layer>.weight.<source>" where the layer
 // has several sources, or "<layer>.bias"; a normalised layer also has "<layer>.scale" and "<layer>.running_mean" and
 // "<layer>.running_variance", which are Measured. Shapes, with items I and units K: [I, K] between an input layer and
-// a hidden one, and between a hidden layer and an output; [inputs, items] between an input and an output; [units, inputs] between hidden layers; [units, 1] for all
-// others. A variational layer has 2 K sums for its K units, first those of the means.
+// a hidden one, and between a hidden layer and an output; [columns, items] between an input and an output; [units,
+// inputs] between hidden layers; [units, 1] for all others. A variational layer has 2 K sums for its
+// K units, first those of the means.
 type Tensor struct {
 	program.Tensor
 	Layer  int              // the layer it belongs to

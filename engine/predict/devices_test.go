@@ -40,6 +40,18 @@ const (
 		{"name": "output", "kind": "output", "sources": ["h3", "h1"], "size": "auto"}], "loss": "softmax"}`
 )
 
+// merged has skips, also of the output, and layers that compute with values.
+const merged = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto"},
+	{"name": "h1", "kind": "hidden", "size": 9, "activation": "sigmoid"},
+	{"name": "h2", "kind": "hidden", "size": 9, "skips": ["h1"], "activation": "relu"},
+	{"name": "most", "kind": "merge", "function": "maximum", "sources": ["h2", "h1"]},
+	{"name": "products", "kind": "merge", "function": "dot", "sources": ["most", "h1", "h2"]},
+	{"name": "cosines", "kind": "merge", "function": "cosine", "sources": ["most", "h1", "h2"]},
+	{"name": "scores", "kind": "hidden", "sources": ["products", "cosines"], "size": 133, "activation": "linear"},
+	{"name": "output", "kind": "output", "sources": ["h2", "input"], "skips": ["scores"], "size": "auto"}],
+	"loss": "softmax"}`
+
 // deeperWith is the network whose output has other sources.
 func deeperWith(sources string) string { return strings.Replace(deeper, `["h3", "h1"]`, sources, 1) }
 
@@ -88,7 +100,7 @@ func TestPredictionsHaveTheSameBitsOnAnyNumberOfDevices(t *testing.T) {
 	for _, definition := range []string{
 		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("softmax", `, "temperature": 0.1`),
 		fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "bias": false`), deeper,
-		deeperWith(`["input", "h3", "side"]`), deeperWith(`["side", "input"]`), deeperWith(`["input"]`),
+		deeperWith(`["input", "h3", "side"]`), deeperWith(`["side", "input"]`), deeperWith(`["input"]`), merged,
 	} {
 		m := sized(t, definition)
 		one := ask(t, m, `{"devices": "cpu"}`)

@@ -60,6 +60,18 @@ func (f faulty) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.UnitSums(op, s))
 }
 
+func (f faulty) Merge(op *kernels.Merge, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Merge(op, s))
+}
+
+func (f faulty) MergeBackward(op *kernels.MergeBackward, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.MergeBackward(op, s))
+}
+
+func (f faulty) Skip(op *kernels.Skip, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.Skip(op, s))
+}
+
 func (f faulty) Sample(op *kernels.Sample, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Sample(op, s))
 }

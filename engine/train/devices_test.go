@@ -41,7 +41,24 @@ var networks = map[string]string{
 		`"size": 6,`, `"size": 6, "batch_norm": {"epsilon": 0.1},`, 1),
 	"linear":        linear,
 	"wide and deep": wide,
+	"merged":        merged,
 }
+
+// merged has layers that add and compute with values of others.
+const merged = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
+	{"name": "side", "kind": "input", "size": 5},
+	{"name": "h1", "kind": "hidden", "sources": ["input", "side"], "size": 8, "activation": "tanh"},
+	{"name": "h2", "kind": "hidden", "size": 8, "skips": ["h1"], "activation": "sigmoid", "batch_norm": true},
+	{"name": "h3", "kind": "hidden", "sources": ["side"], "size": 8, "skips": ["h2", "h1"], "activation": "gelu",
+		"dropout": 0.2},
+	{"name": "most", "kind": "merge", "function": "maximum", "sources": ["h1", "h3"]},
+	{"name": "products", "kind": "merge", "function": "dot", "sources": ["most", "h1", "h2"]},
+	{"name": "cosines", "kind": "merge", "function": "cosine", "sources": ["h3", "h1", "h2", "most"]},
+	{"name": "scores", "kind": "hidden", "sources": ["products", "most"], "size": 123, "activation": "linear"},
+	{"name": "output", "kind": "output", "sources": ["h2", "input", "cosines"], "skips": ["scores"], "size": "auto"},
+	{"name": "label", "kind": "output", "sources": [], "skips": ["cosines"], "bias": false, "size": 3}],
+	"loss": [{"layer": "output", "kind": "softmax"}, {"layer": "label", "kind": "squared", "weight": 0.5}]}`
 
 // linear has an output that the input feeds.
 const linear = `{"layers": [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne._activations import ACTIVATIONS, normalisation
+from dsstne._merging import merged, merged_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +52,8 @@ class _Path:
         self._fed: dict[str, Array] = {}  # what each stored item adds to the sums of a layer, [items, units]
         for name, units in self._units.items():
             layer = self._layers[name]
+            if layer["kind"] == "merge":
+                continue
             # Of a variational layer, which has twice as many sums, the means count, which come first.
             self._constant[name] = model.tensor(f"{name}.bias")[:units].astype(float) if layer["bias"] else 0.0
             factor: Any = 1.0
@@ -73,10 +76,14 @@ class _Path:
                     self._fed[name] = fed
                 else:
                     self._constant[name] = self._constant[name] + fed.sum(axis=0)
+            for skip in layer.get("skips", ()):
+                self._links[name].append((skip, np.eye(units) * np.reshape(factor, (-1, 1))))
         self._steps = {name: fed.sum(axis=0) for name, fed in self._fed.items()}
         output = self._layers[model.output]
         hidden = [source for source in output["sources"] if source not in rows]
         self._ends = [(source, model.tensor(_weight(output, source))[item].astype(float)) for source in hidden]
+        for skip in output.get("skips", ()):
+            self._ends.append((skip, np.eye(self._units[skip])[item]))
         self._direct: Any = 0.0  # what each stored item adds to the score itself
         if (first_input := next(iter(rows))) in output["sources"]:
             ids, values = self._row(first_input, rows)
@@ -119,12 +126,15 @@ class _Path:
         sums: dict[str, Array] = {}
         values: dict[str, Array] = {}
         for name, units in self._units.items():
+            layer = self._layers[name]
+            if layer["kind"] == "merge":
+                values[name] = merged(layer["function"], [values[source] for source in layer["sources"]])
+                continue
             z = np.zeros((len(at), units)) + self._constant[name]
             if name in self._steps:
                 z += at[:, None] * self._steps[name]
             for source, weight in self._links[name]:
                 z += values[source] @ weight.T
-            layer = self._layers[name]
             activate = ACTIVATIONS[layer.get("activation", "linear")][0]
             sums[name], values[name] = z, activate(self._normalised(name, z), layer)
         return sums, values
@@ -152,7 +162,7 @@ class _Path:
     def _gradients(self, at: Array) -> dict[str, Array]:
         """Returns the gradients of the scores by the sums of the layers that the first input feeds, [places, units]."""
         sums, values = self._forward(at)
-        back = {name: np.zeros_like(z) for name, z in sums.items()}
+        back = {name: np.zeros_like(value) for name, value in values.items()}
         for source, weight in self._ends:
             if not self._cosine:
                 back[source] += weight
@@ -163,6 +173,11 @@ class _Path:
             back[source] += across / length
         for name in reversed(self._units):
             layer = self._layers[name]
+            if layer["kind"] == "merge":
+                of = [values[source] for source in layer["sources"]]
+                for source, g in zip(layer["sources"], merged_back(layer["function"], of, back[name]), strict=True):
+                    back[source] += g
+                continue
             slope = ACTIVATIONS[layer.get("activation", "linear")][1]
             back[name] *= slope(self._normalised(name, sums[name]), layer)
             if name in self._norms:

@@ -182,13 +182,16 @@ class Graph:
         first = next(iter(self.model.inputs))
         needed = [ranked]
         for name in needed:  # which grows
-            needed += [source for source in layers[name].get("sources", ()) if source not in needed]
+            layer = layers[name]
+            needed += [source for key in ("sources", "skips") for source in layer.get(key, ()) if source not in needed]
         inputs: dict[str, Input] = {}
         values: dict[str, str] = {}
         for name, layer in layers.items():
             if layer["kind"] == "input" and (name in needed or name == first):
                 inputs[name] = self.input(name, layer["size"])
                 values[name] = self.scaled(inputs[name]) if layer["scaling"] == "l2" else inputs[name].values
+            elif name in needed and layer["kind"] == "merge":
+                values[name] = self.merged(layer["function"], [values[source] for source in layer["sources"]])
             elif name in needed:
                 values[name] = self.layer(layer, inputs, values)
         return inputs[first], values[ranked]
@@ -213,12 +216,15 @@ class Graph:
             else:
                 beside = () if total is None else (total,)
                 total = self.add("Gemm", values[source], self.weight(weight), *beside, transB=1)
+        skips = layer.get("skips", ())
+        for skip in skips:
+            total = self.plus(total, values[skip])
         if is_normalised and total is not None:
             total = self.normalised(layer, total)
             if bias is not None:
                 total = self.plus(total, bias)
         assert total is not None
-        if not weights:
+        if not weights and not skips:
             return str(self.add("Expand", total, self.shape(layer["size"])))
         if layer["kind"] == "variational":  # the means, which come before the log-variances
             begin, end, axis = (self.constant(np.array([n])) for n in (0, layer["size"], 1))
@@ -235,6 +241,17 @@ class Graph:
         alpha = layer.get("alpha", layer.get("slope"))  # a layer has one of them, or none
         attributes: dict[str, Any] = {} if alpha is None else {"alpha": float(alpha)}
         return str(self.add(_ACTIVATIONS[activation], total, **attributes))
+
+    def merged(self, function: str, values: list[str]) -> str:
+        """Adds the maximum of layers, or products of the first one with the others, whose sums are in float64."""
+        if function == "maximum":
+            return str(self.add("Max", *values))
+        wide = [self.float64(value) for value in values]
+        squares = [self.summed(self.add("Mul", value, value)) for value in wide] if function == "cosine" else []
+        if squares:
+            wide = [self.float64(self.divided(value, square)) for value, square in zip(values, squares, strict=True)]
+        products = [self.float32(self.summed(self.add("Mul", wide[0], other))) for other in wide[1:]]
+        return str(self.add("Concat", *products, axis=1))
 
     def normalised(self, layer: dict[str, Any], sums: str) -> str:
         """Centres and scales sums by the running means and variances of a layer, or by those of each row."""

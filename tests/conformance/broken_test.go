@@ -59,6 +59,18 @@ func (b broken) Sparsity(op *kernels.Sparsity, s *kernels.Step) error {
 	return b.after(b.Device.Sparsity(op, s), op, s)
 }
 
+func (b broken) Merge(op *kernels.Merge, s *kernels.Step) error {
+	return b.after(b.Device.Merge(op, s), op, s)
+}
+
+func (b broken) MergeBackward(op *kernels.MergeBackward, s *kernels.Step) error {
+	return b.after(b.Device.MergeBackward(op, s), op, s)
+}
+
+func (b broken) Skip(op *kernels.Skip, s *kernels.Step) error {
+	return b.after(b.Device.Skip(op, s), op, s)
+}
+
 func (b broken) Sample(op *kernels.Sample, s *kernels.Step) error {
 	return b.after(b.Device.Sample(op, s), op, s)
 }
@@ -345,6 +357,22 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 	"Sample": {
 		defect("out", func(op *kernels.Sample, _ *kernels.Step) { offBuffer(op.Out) }),
 		defect("row behind the batch", func(op *kernels.Sample, step *kernels.Step) { op.Out.Float32()[step.Rows*op.Units] = 0 }),
+	},
+	"Merge": {
+		defect("out", func(op *kernels.Merge, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("source", func(op *kernels.Merge, _ *kernels.Step) { offBuffer(op.Sources[0].H) }),
+	},
+	"MergeBackward": {
+		defect("dh", func(op *kernels.MergeBackward, _ *kernels.Step) {
+			for _, source := range op.Sources {
+				offBuffer(source.DH)
+			}
+		}),
+		defect("gradient", func(op *kernels.MergeBackward, _ *kernels.Step) { offBuffer(op.DOut) }),
+	},
+	"Skip": {
+		defect("out", func(op *kernels.Skip, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("in", func(op *kernels.Skip, _ *kernels.Step) { offBuffer(op.In) }),
 	},
 	"SampleBackward": {
 		defect("heads", func(op *kernels.SampleBackward, _ *kernels.Step) { offBuffer(op.Heads) }),

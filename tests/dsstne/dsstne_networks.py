@@ -51,6 +51,11 @@ def output(data, activation, name="Output", scale=0.4, **keys):
     return {**file, "WeightInit": weights, **keys}
 
 
+def pooling(function, units, name, sources, **keys):
+    kind = {"Name": name, "Kind": "Hidden", "Type": "Pooling", "Function": function}
+    return {**kind, "N": units, "Source": sources, **keys}
+
+
 def file(error, *layers, **keys):
     return {"Version": 0.7, "ErrorFunction": error, "ShuffleIndices": False, **keys, "Layers": list(layers)}
 
@@ -264,6 +269,50 @@ NETWORKS = {
             output("likes", "SoftMax", Source=["More", "Hidden", "Input"]),
         ),
         Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
+    "skips": (
+        file(
+            CE,
+            entry(),
+            hidden(6, "Tanh", "One"),
+            hidden(6, "Sigmoid", "Two", Skip="One"),
+            hidden(6, "RELU", "Three", Skip=["One", "Two"], BatchNormalization=True),
+            hidden(9, "Linear", "Four"),
+            output("tags", "Sigmoid", Source=["Three", "One"], Skip="Four"),
+        ),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
+    "max-out, products and cosines": (
+        file(
+            "L2",
+            entry("counts"),
+            hidden(6, "Tanh", "One"),
+            hidden(6, "Sigmoid", "Two", Skip="One"),
+            pooling("MaxOut", 6, "Most", ["One", "Two"]),
+            pooling("DotProduct", 2, "Dot", ["Most", "One", "Two"]),
+            pooling("Cosine", 2, "Angle", ["Two", "Most", "One"]),
+            output("counts", "Linear", Source=["Dot", "Angle", "Most"]),
+        ),
+        Call(alpha=0.05),
+    ),
+    "an output of products": (
+        file(
+            CE,
+            entry("counts"),
+            *(hidden(5, "Tanh", f"Unit{n}", Source="Input") for n in range(10)),
+            pooling("DotProduct", "auto", "Output", [f"Unit{n}" for n in range(10)], Kind="Output", DataSet="tags"),
+        ),
+        Call("Momentum", alpha=0.1, mu=0.5),
+    ),
+    "an output of cosines": (
+        file(
+            "L2",
+            entry(),
+            *(hidden(5, "Tanh", f"Unit{n}", Source="Input") for n in range(9)),
+            pooling("MaxOut", 5, "Most", ["Unit0", "Unit1", "Unit2"]),
+            pooling("Cosine", 9, "Output", ["Most", *(f"Unit{n}" for n in range(9))], Kind="Output", DataSet="tags"),
+        ),
+        Call("Nesterov", alpha=0.3, mu=0.5),
     ),
     "layers in another order": (
         {

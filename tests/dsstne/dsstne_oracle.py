@@ -338,6 +338,8 @@ class Layer:
     units: int | None
     data: str | None = None
     sources: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
+    function: str | None = None  # of a pooling layer, which has no weights
     activation: str = "sigmoid"
     slope: float = 0.01
     alpha: float = 1.0
@@ -375,6 +377,32 @@ def lowered(value):
     if isinstance(value, dict):
         return {key.lower(): lowered(item) for key, item in value.items()}
     return [lowered(item) for item in value] if isinstance(value, list) else value
+
+
+def pool(function, values):
+    """The values of a pooling layer for those of its sources (4.8): the maximum, or products of the first one."""
+    if function == "maxout":
+        return np.max(values, axis=0)
+    lengths = [np.linalg.norm(v, axis=1, keepdims=True) if function == "cosine" else 1.0 for v in values]
+    first, *others = (v / length for v, length in zip(values, lengths, strict=True))
+    return np.stack([(first * other).sum(axis=1) for other in others], axis=1)
+
+
+def pool_back(function, values, delta):
+    """The derivatives of a loss with respect to the sources from that with respect to what pool has made of them."""
+    if function == "maxout":
+        return [np.where(np.argmax(values, axis=0) == n, delta, 0) for n in range(len(values))]
+    found = [np.zeros_like(v) for v in values]
+    for n, g in enumerate(delta.T[:, :, None], start=1):
+        a, b = values[0], values[n]
+        if function == "dotproduct":
+            found[0], found[n] = found[0] + g * b, found[n] + g * a
+            continue
+        size, other = (np.linalg.norm(v, axis=1, keepdims=True) for v in (a, b))
+        cosine = (a * b).sum(axis=1, keepdims=True) / (size * other)
+        found[0] = found[0] + g * (b / (size * other) - cosine * a / size**2)
+        found[n] = found[n] + g * (a / (size * other) - cosine * b / other**2)
+    return found
 
 
 def scale_of(layer):
@@ -425,9 +453,10 @@ class Network:
     def _layer(self, keys, default_kind, place, before, parameters):
         kind = keys.pop("kind", default_kind).lower()
         name = keys.pop("name", f"{kind.capitalize()}{place}")
-        units = keys.pop("n")
+        units = keys.pop("n", "auto")
         made = {"units": None if units == "auto" else math.prod(listed(units)), "data": keys.pop("dataset", None)}
-        keys.pop("type", None)
+        if keys.pop("type", "FullyConnected").lower() == "pooling":
+            made["function"] = keys.pop("function").lower()
         sparse, own = keys.pop("sparse", False), keys.pop("sparsenesspenalty", {})
         if sparse and kind == "input" and self.denoising:  # (4.4)
             raise ValueError(f"{name} is sparse, so {self.denoising} has an effect, which is not computed here")
@@ -436,6 +465,7 @@ class Network:
             made["penalty"] = (p, beta)
         if kind != "input":
             made["sources"] = tuple(listed(keys.pop("source", before)))
+            made["skips"] = tuple(listed(keys.pop("skip", [])))
             word = keys.pop("activation", "Sigmoid").lower()
             made["activation"] = WORDS.get(word, word)
             made.update(self._parameters(keys, parameters))
@@ -454,7 +484,8 @@ class Network:
 
     def pairs(self):
         """The pairs (source, layer) that own a weight."""
-        return [(s, layer.name) for layer in self.layers.values() for s in layer.sources if s not in layer.shared]
+        layers = [layer for layer in self.layers.values() if not layer.function]
+        return [(s, layer.name) for layer in layers for s in layer.sources if s not in layer.shared]
 
     def weight(self, parameters, source, layer):
         """The weight that a layer multiplies the values of a source with."""
@@ -479,13 +510,13 @@ class Network:
         """The layers, each one after its sources."""
         left, done = list(self.layers.values()), {}
         while left:
-            layer = next(layer for layer in left if all(source in done for source in layer.sources))
+            layer = next(layer for layer in left if all(source in done for source in layer.sources + layer.skips))
             done[layer.name] = layer
             left.remove(layer)
         return list(done.values())
 
     def forward(self, parameters, data):
-        """The values of all layers: a = f(b + the sum over the sources of their values times the weight).
+        """The values of all layers: a = f(b + the sum over the sources of their values times the weight + the skips).
 
         In a normalised layer a = f(b + scale * normalise(sum)); what normalise returns has the key
         (layer, "normalised").
@@ -495,7 +526,13 @@ class Network:
             if layer.kind == "input":
                 values[layer.name] = data[layer.data].values
                 continue
+            if layer.function:
+                z = pool(layer.function, [values[source] for source in layer.sources])
+                is_output = layer.kind == "output"  # the others have no activation
+                values[layer.name] = ACTIVATIONS[layer.activation][0](z, layer) if is_output else z
+                continue
             z = sum(values[source] @ self.weight(parameters, source, layer) for source in layer.sources)
+            z = z + sum(values[skip] for skip in layer.skips)
             if layer.normalised:
                 values[layer.name, "normalised"] = normalise(z)
                 z = parameters[scale_of(layer.name)] * values[layer.name, "normalised"][0]
@@ -533,7 +570,13 @@ class Network:
                     loss, slope = penalty(values[layer.name].mean(axis=0), *layer.penalty)
                     total += rows * loss  # once for the batch
                     delta = delta + slope
-                delta = delta * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
+                if not layer.function:
+                    delta = delta * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
+            if layer.function:
+                of = [values[source] for source in layer.sources]
+                for source, g in zip(layer.sources, pool_back(layer.function, of, delta), strict=True):
+                    handed[source] = handed.get(source, 0) + g
+                continue
             found[layer.name] = delta.sum(axis=0) / rows
             if layer.normalised:
                 normal, deviation = values[layer.name, "normalised"]
@@ -546,6 +589,8 @@ class Network:
                 else:
                     found[source, layer.name] += product
                 handed[source] = handed.get(source, 0) + delta @ self.weight(parameters, source, layer).T
+            for skip in layer.skips:
+                handed[skip] = handed.get(skip, 0) + delta
         return total / rows, found
 
 

@@ -107,7 +107,7 @@ class Engine:
             weight = model.tensor(f"{layer}.weight.{source}" if several else f"{layer}.weight").astype(float)
             found[source, layer] = weight if self.network.layers[source].kind == "input" else weight.T
         for layer in self.network.layers.values():
-            if layer.kind != "input":
+            if layer.kind != "input" and not layer.function:
                 found[layer.name] = model.tensor(f"{layer.name}.bias").astype(float)
             if layer.normalised:
                 found[oracle.scale_of(layer.name)] = model.tensor(f"{layer.name}.scale").astype(float)
@@ -277,6 +277,7 @@ def options(name):
     yield from (f"argument {f.name}" for f in dataclasses.fields(call) if getattr(call, f.name) != f.default)
     yield from {f"hidden {layer.activation}" for layer in hiddens}
     yield from {f"output {layer.activation}" for layer in outputs}
+    yield from {f"function {layer.function}" for layer in layers if layer.function}
     yield from {f"scheme {layer.scheme}" for layer in [*hiddens, *outputs]}
     for kind, members in (("input", inputs), ("target", outputs)):
         for data in (DATA[layer.data] for layer in members):

@@ -68,6 +68,20 @@ def test_the_parts_of_random_networks_add_up_to_the_score_less_that_of_an_empty_
         {
             "network": {
                 "layers": [
+                    {"name": "input", "kind": "input", "scaling": "l2"},
+                    {"name": "h", "kind": "hidden", "size": 8},
+                    {"name": "g", "kind": "hidden", "size": 8, "skips": ["h"], "batch_norm": True},
+                    {"name": "m", "kind": "merge", "function": "maximum", "sources": ["h", "g"]},
+                    {"name": "c", "kind": "merge", "function": "cosine", "sources": ["m", "h", "g"]},
+                    {"name": "d", "kind": "merge", "function": "dot", "sources": ["h", "g", "m"]},
+                    {"name": "s", "kind": "hidden", "size": 60, "sources": ["d", "c"], "activation": "linear"},
+                    {"name": "out", "kind": "output", "sources": ["m"], "skips": ["s"]},
+                ]
+            }
+        },
+        {
+            "network": {
+                "layers": [
                     {"name": "input", "kind": "input"},
                     {"name": "z", "kind": "variational", "size": 12, "kl": {"weight": 0.1}},
                     {"name": "h", "kind": "hidden", "size": 8},

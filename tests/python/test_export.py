@@ -108,6 +108,23 @@ NETWORKS = {
         layer("h", "hidden", size=8, sources=["in"]),
         layer("out", "output", sources=["tags", "h", "in"]),
     ),
+    "skips": (
+        IN,
+        HIDDEN,
+        layer("g", "hidden", size=8, skips=["h"], layer_norm=True),
+        layer("f", "hidden", size=8, skips=["g", "h"], batch_norm=True),
+        layer("s", "hidden", size=60, activation="linear"),
+        layer("out", "output", sources=["f", "in"], skips=["s"]),
+    ),
+    "merge layers": (
+        IN,
+        HIDDEN,
+        layer("g", "hidden", size=8),
+        layer("m", "merge", function="maximum", sources=["h", "g"]),
+        layer("d", "merge", function="dot", sources=["m", "g", "h"]),
+        layer("c", "merge", function="cosine", sources=["g", "h"]),
+        layer("out", "output", sources=["m", "d", "c"]),
+    ),
     "two outputs": (IN, HIDDEN, layer("first", "output"), layer("out", "output", sources=["h"])),
 }
 

@@ -28,6 +28,21 @@ NETWORKS = {
             "loss": "sigmoid",
         }
     },
+    "skips and merge layers": {
+        "network": {
+            "layers": [
+                {"name": "in", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 6},
+                {"name": "g", "kind": "hidden", "size": 6, "skips": ["h"], "activation": "silu"},
+                {"name": "m", "kind": "merge", "function": "maximum", "sources": ["h", "g"]},
+                {"name": "c", "kind": "merge", "function": "cosine", "sources": ["m", "h", "g"]},
+                {"name": "d", "kind": "merge", "function": "dot", "sources": ["h", "g", "m"]},
+                {"name": "s", "kind": "hidden", "size": 40, "sources": ["d", "c"], "activation": "linear"},
+                {"name": "out", "kind": "output", "sources": ["m", "in"], "skips": ["s"]},
+            ],
+            "loss": "sigmoid",
+        }
+    },
     "absolute": {"loss": "absolute", "temperature": None},
     "stored only": {"loss": {"kind": "squared", "stored_only": True}, "temperature": None},
 }

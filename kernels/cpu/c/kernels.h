@@ -249,6 +249,30 @@ typedef struct {
   int64_t next;
 } activate_t;
 
+/* See kernels.Merge and MergeBackward. */
+typedef struct {
+  const float *h; /* [B, units] */
+  float *dh;      /* null: not needed */
+  int32_t accumulate;
+} merge_source_t;
+typedef struct {
+  int64_t rows, units;
+  int32_t kind, sources;
+  const merge_source_t *source; /* [sources] */
+  float *out;                   /* [B, columns] */
+  const float *dout;            /* of the way back */
+  int64_t next;
+} merge_t;
+
+/* See kernels.Skip. */
+typedef struct {
+  int64_t rows, units, stride, first;
+  const float *in; /* [B, stride] */
+  float *out;      /* [B, units] */
+  int32_t accumulate;
+  int64_t next;
+} skip_t;
+
 /* A layer whose weight rows are its items or units: the output layer with its loss, and a dense layer forward (out) and
  * backward (dz). */
 typedef struct {
@@ -413,6 +437,7 @@ typedef struct {
   PHASE(unit_moments, unit_moments_t, 1) PHASE(norm_sums, norm_sums_t, 1) PHASE(norm_backward, norm_backward_t, 1) \
   PHASE(norm_scale, norm_backward_t, 1) PHASE(row_moments, row_moments_t, 1) \
   PHASE(norm_backward_rows, norm_backward_t, 1) \
+  PHASE(merge, merge_t, 1) PHASE(merge_backward, merge_t, 1) PHASE(skip, skip_t, 1) \
   PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \

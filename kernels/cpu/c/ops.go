@@ -202,7 +202,8 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.loss = call.loss(op.Loss, s.TermWeight(op.Term, op.Loss))
 	a.target, a.row_sum, a.stats = call.byItem(target), call.floats(target.RowSum), buffer(op.Stats)
 	a.row_weights = call.floats(s.WeightsOfRows(op.Term))
-	a.addend, a.addend_stride, a.addend_first = buffer(op.Addend.Sum), C.int64_t(op.Addend.Stride), C.int64_t(op.Addend.First)
+	a.addend = buffer(op.Addend.Sum)
+	a.addend_stride, a.addend_first = C.int64_t(op.Addend.Stride), C.int64_t(op.Addend.First)
 	a.optimizer = call.optimizer(op.Optimizer, s)
 	if op.TiedInput >= 0 {
 		tied := s.Sparse[op.TiedInput].Items

@@ -16,6 +16,7 @@
 #include "backward.h"
 #include "sample.h"
 #include "norm.h"
+#include "merge.h"
 #include "written.h"
 #include "rank_exact.h"
 #include "scores.h"
