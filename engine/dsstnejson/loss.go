@@ -43,7 +43,9 @@ func (f *file) output(o *strictjson.Object, activation string, p parameters, lay
 			o.Fail("Activation", "%s %s", activation, refusal)
 		}
 		maps.Copy(layer, keys)
-		return fields{"kind": kind}
+		loss := fields{"kind": kind}
+		maps.Copy(loss, f.boosts)
+		return loss
 	}
 	loss := maps.Clone(logitLosses[f.loss][activation])
 	if loss == nil {
@@ -61,10 +63,36 @@ func (f *file) output(o *strictjson.Object, activation string, p parameters, lay
 		o.Fail("Activation", text+"; with the ErrorFunction %s an output can have %s", activation, f.loss, possible)
 		return nil
 	}
-	if loss["kind"] == "scaled_marginal" {
+	switch loss["kind"] {
+	case "scaled_marginal":
+		f.refuseBoosts("the numbers of scaled marginal cross entropy are oneScale and zeroScale")
 		maps.Copy(loss, f.margins)
+	case "softmax":
+		f.refuseBoosts("soft-max compares all items of a row")
+	default:
+		maps.Copy(loss, f.boosts)
 	}
 	return loss
+}
+
+// readBoosts reads DeltaBoost as keys of our loss, if it has an effect.
+func readBoosts(o *strictjson.Object) fields {
+	boost := o.Object("DeltaBoost")
+	one, zero := boost.Float32("one", 1, strictjson.NotNegative), boost.Float32("zero", 1, strictjson.NotNegative)
+	if one == 0 && zero == 0 {
+		boost.Fail("zero", "is 0, and one is, too, so that nothing counts")
+	}
+	if one == 1 && zero == 1 {
+		return nil
+	}
+	return fields{"one_scale": one, "zero_scale": zero}
+}
+
+// refuseBoosts reports a DeltaBoost that a loss does not take.
+func (f *file) refuseBoosts(why string) {
+	if f.boosts != nil {
+		f.o.Fail("DeltaBoost", noDeltaBoost, why)
+	}
 }
 
 // lossesOf names the losses with which an output can have an activation.

@@ -24,11 +24,10 @@ var missingTypes = map[string]string{
 // Sentences about what is missing, each used at one place.
 const (
 	noTargetLayers = "is Target; DSSTNE cannot use such layers, and they are not supported; remove the layer"
-	noDeltaBoost   = "is %v; weights of deltas other than 1 are not supported yet; for ScaledMarginalCrossEntropy " +
-		"use its oneScale and zeroScale"
-	noWeightsData = "is %q; DSSTNE itself never reads this file; remove the key"
-	noDropout     = "is %v, but only hidden layers can drop units; set it to 0%s"
-	noSharing     = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
+	noDeltaBoost   = "is not 1 and 1, which goes with L1, L2, Hinge, L2Hinge and with CrossEntropy of Sigmoid; %s"
+	noWeightsData  = "is %q; DSSTNE itself never reads this file; remove the key"
+	noDropout      = "is %v, but only hidden layers can drop units; set it to 0%s"
+	noSharing      = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
 
 func never(*strictjson.Object, string) bool { return false }

@@ -90,6 +90,7 @@ type file struct {
 	// What the file says for all layers:
 	loss       string
 	margins    fields
+	boosts     fields // weights of ones and zeros, if they are not both 1
 	denoising  float32
 	penalty    penalty
 	parameters parameters
@@ -111,12 +112,7 @@ func (f *file) readTop(config *Config) (name string) {
 	f.denoising = o.Object("Denoising").Float32("p", 0, strictjson.Fraction)
 	f.penalty = readPenalty(o, penalty{})
 	f.checkPooling()
-	boost := o.Object("DeltaBoost")
-	for _, key := range []string{"one", "zero"} {
-		if weight := boost.Float32(key, 1, strictjson.Any); weight != 1 {
-			boost.Fail(key, noDeltaBoost, weight)
-		}
-	}
+	f.boosts = readBoosts(o)
 	shuffle := o.Bool("ShuffleIndices", true)
 	config.Training.Shuffle = &shuffle
 	if decay := o.Float("Decay", 0, strictjson.NotNegative); decay > 0 {

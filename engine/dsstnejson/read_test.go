@@ -211,7 +211,15 @@ func TestLossesAreTranslatedWithTheActivationOfTheOutput(t *testing.T) {
 		"marginal":       {margins + `ScaledMarginalCrossEntropy"`, "Sigmoid", marginal},
 		"marginal, data": {margins + `DataScaledMarginalCrossEntropy"`, "Sigmoid", marginal},
 		"squared":        {`"ErrorFunction": "L2"`, "Linear", `"squared"`},
-		"hinge":          {`"ErrorFunction": "Hinge"`, "Linear", `"hinge"`},
+		"boosted": {
+			`"ErrorFunction": "L2", "DeltaBoost": {"one": 20}`, "Linear",
+			`{"kind": "squared", "one_scale": 20, "zero_scale": 1}`,
+		},
+		"boosted sigmoid": {
+			`"ErrorFunction": "CrossEntropy", "DeltaBoost": {"zero": 0.5}`, "Sigmoid",
+			`{"kind": "sigmoid", "one_scale": 1, "zero_scale": 0.5}`,
+		},
+		"hinge": {`"ErrorFunction": "Hinge"`, "Linear", `"hinge"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			same(t, outputOf(`, "Activation": "`+c.activation+`"`, c.top),

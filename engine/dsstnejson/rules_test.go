@@ -145,10 +145,19 @@ func TestRulesAreEnforced(t *testing.T) {
 			text(`"Denoising": 0.5`, in, units8, outAuto),
 			`Denoising is 0.5; it must be an object`,
 		},
-		"boost": {
-			text(`"DeltaBoost": {"one": 20, "zero": 1}`, in, units8, outAuto),
-			`DeltaBoost.one is 20; weights of deltas other than 1 are not supported yet; for ` +
-				`ScaledMarginalCrossEntropy use its oneScale and zeroScale`,
+		"boost of soft-max": {
+			outputOf(`, "Activation": "SoftMax"`, `"DeltaBoost": {"one": 20}`),
+			`DeltaBoost is not 1 and 1, which goes with L1, L2, Hinge, L2Hinge and with CrossEntropy of Sigmoid; soft-max ` +
+				`compares all items of a row`,
+		},
+		"boost of margins": {
+			text(`"DeltaBoost": {"zero": 0.5}, "ErrorFunction": "ScaledMarginalCrossEntropy"`, in, units8, outAuto),
+			`DeltaBoost is not 1 and 1, which goes with L1, L2, Hinge, L2Hinge and with CrossEntropy of Sigmoid; the numbers ` +
+				`of scaled marginal cross entropy are oneScale and zeroScale`,
+		},
+		"boost of nothing": {
+			text(`"DeltaBoost": {"one": 0, "zero": 0}`, in, units8, outAuto),
+			`DeltaBoost.zero is 0, and one is, too, so that nothing counts`,
 		},
 		"targets in the wrong order": {
 			text(`"ScaledMarginalCrossEntropy": {"zeroTarget": 0.95}`, in, units8, outAuto),

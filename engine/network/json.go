@@ -96,6 +96,9 @@ func defineTerm(layer string, term Term) fields {
 	if term.Negatives > 0 {
 		list = append(list, field{"negatives", term.Negatives})
 	}
+	if one, zero := loss.Boosts(); one != 1 || zero != 1 {
+		list = append(list, fields{{"one_scale", one}, {"zero_scale", zero}}...)
+	}
 	switch loss.Kind {
 	case kernels.Softmax:
 		list = append(list, field{"normalize_rows", loss.NormalizeRows})

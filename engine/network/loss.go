@@ -134,10 +134,13 @@ func readLoss(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
 	} else {
 		o.Refuse("margin", "is given, but only the loss %q has it", kernels.LossWords[kernels.CosineContrastive])
 	}
+	if loss.TakesBoosts() {
+		return readBoosts(o, loss)
+	}
 	if kind != kernels.ScaledMarginal {
 		for _, key := range []string{"one_scale", "zero_scale", "one_target", "zero_target"} {
 			if !contrastive || key != "zero_scale" {
-				o.Refuse(key, "is given, but only the loss %q has it", kernels.LossWords[kernels.ScaledMarginal])
+				o.Refuse(key, "is given, but the loss %q does not have it", lossWord(loss))
 			}
 		}
 		return loss
@@ -148,6 +151,21 @@ func readLoss(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
 	loss.ZeroTarget = o.Float32("zero_target", loss.ZeroTarget, strictjson.Between(0, 1))
 	if loss.ZeroTarget >= loss.OneTarget {
 		o.Fail("zero_target", "is %v; it must be less than one_target, %v", loss.ZeroTarget, loss.OneTarget)
+	}
+	return loss
+}
+
+// readBoosts reads the weights of items with and without a target; 1 and 1 are none.
+func readBoosts(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
+	for _, key := range []string{"one_target", "zero_target"} {
+		o.Refuse(key, "is given, but only the loss %q has it", kernels.LossWords[kernels.ScaledMarginal])
+	}
+	one, zero := o.Float32("one_scale", 1, strictjson.NotNegative), o.Float32("zero_scale", 1, strictjson.NotNegative)
+	if one == 0 && zero == 0 {
+		o.Fail("zero_scale", "is 0, and one_scale is, too, so that nothing counts")
+	}
+	if one != 1 || zero != 1 {
+		loss.OneScale, loss.ZeroScale = one, zero
 	}
 	return loss
 }

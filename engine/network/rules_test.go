@@ -266,6 +266,12 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].sources is empty; a hidden layer needs at least one`},
 		"hidden first": {layers(hidden + out),
 			`layers[0].sources is not given and there is no layer before this one; the first layer is an input layer as a rule`},
+		"no scale at all": {loss(`{"kind": "squared", "one_scale": 0, "zero_scale": 0}`),
+			`loss.zero_scale is 0, and one_scale is, too, so that nothing counts`},
+		"scale below 0": {loss(`{"kind": "squared", "zero_scale": -1}`), `loss.zero_scale is -1; it must be a number of at ` +
+			`least 0`},
+		"scale of pairs": {loss(`{"kind": "bpr", "one_scale": 2}`), `loss.one_scale is given, but the loss "bpr" does not ` +
+			`have it`},
 		"skip of an input": {output(`, "skips": ["input"]`),
 			`layers[2].skips[0] is "input", an input layer; only layers with units have values that can be added`},
 		"skip of another size": {
@@ -335,9 +341,9 @@ func TestRulesAreEnforced(t *testing.T) {
 		"normalize_rows": {loss(`{"kind": "sigmoid", "normalize_rows": true}`),
 			`loss.normalize_rows is given, but only the loss "softmax" has it`},
 		"one_scale": {loss(`{"one_scale": 2}`),
-			`loss.one_scale is given, but only the loss "scaled_marginal" has it`},
+			`loss.one_scale is given, but the loss "softmax" does not have it`},
 		"zero_scale": {loss(`[{"zero_scale": 2}]`),
-			`loss[0].zero_scale is given, but only the loss "scaled_marginal" has it`},
+			`loss[0].zero_scale is given, but the loss "softmax" does not have it`},
 		"one_target": {loss(`{"kind": "scaled_marginal", "one_target": 1.5}`),
 			`loss.one_target is 1.5; it must be a number from 0 to 1`},
 		"targets the wrong way": {loss(`{"kind": "scaled_marginal", "zero_target": 0.95}`),

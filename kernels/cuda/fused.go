@@ -34,10 +34,10 @@ type fusedShape struct {
 }
 
 // fusedOf is the shape, if the fused form serves the op: one source of up to 256 units, no activation, no addend, no
-// float32, rows that count the same, and nothing locked, since its kernels update whatever they compute.
+// float32, rows and targets that count the same, and nothing locked, since its kernels update whatever they compute.
 func (d *device) fusedOf(op *kernels.Output, rows int64) (s fusedShape, ok bool) {
 	if len(op.Sources) != 1 || op.Items == 0 || op.Loss.Activation.Kind != kernels.Linear || op.Weighted ||
-		op.Addend.Stride > 0 ||
+		op.Addend.Stride > 0 || boosted(op.Loss) ||
 		op.Sources[0].Weight.Locked || op.Bias != nil && op.Bias.Locked {
 		return s, false
 	}
@@ -58,6 +58,12 @@ func (d *device) fusedOf(op *kernels.Output, rows int64) (s fusedShape, ok bool)
 	s.hiddenInverse = s.take(s.rows)
 	s.parts = s.take(s.splits * s.rows * s.padded)
 	return s, true
+}
+
+// boosted reports whether items with and without a target weigh differently, or both other than 1.
+func boosted(l kernels.Loss) bool {
+	one, zero := l.Boosts()
+	return one != 1 || zero != 1
 }
 
 // loadFused looks up the kernels of the device's precision that its shared memory is large enough for.

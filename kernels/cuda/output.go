@@ -52,6 +52,7 @@ type (
 		kind, normalizeRows, activation                    int32
 		alpha                                              float32
 		weight, oneScale, zeroScale, oneTarget, zeroTarget float32
+		oneBoost, zeroBoost                                float32
 		term                                               int32
 	}
 	itemGradientArgs struct {
@@ -71,9 +72,10 @@ type outputOp struct {
 func (r *outputOp) place(n int64) driver.Address { return element(r.op.Workspace, n) }
 
 func (d *device) lossOf(l kernels.Loss, term int) lossArgs {
+	one, zero := l.Boosts()
 	return lossArgs{
 		number(d, l.Kind), flag(l.NormalizeRows), number(d, l.Activation.Kind), l.Activation.Alpha,
-		l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget, int32(term),
+		l.Weight, l.OneScale, l.ZeroScale, l.OneTarget, l.ZeroTarget, one, zero, int32(term),
 	}
 }
 

@@ -85,9 +85,15 @@ func lossOf(l *kernels.Loss) (logitLoss, error) {
 	if err != nil {
 		return nil, err
 	}
+	one, zero := l.Boosts()
 	return func(z, t, n, logSumExp float64) (float64, float64) {
 		a := act.value(z)
 		value, delta := loss(l, a, t, n, logSumExp)
+		boost := float64(one)
+		if t == 0 {
+			boost = float64(zero)
+		}
+		value, delta = boost*value, boost*delta
 		if l.Activation.Kind.SlopeNeedsSum() {
 			return value, delta * act.slope(z)
 		}

@@ -96,15 +96,24 @@ def _contrastive(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> 
     return float(np.where(t == 0, zeros, t * (1 - a)).sum())
 
 
+def _boosts(loss: Loss, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the weights of items with and without a target."""
+    return np.where(t == 0, loss.defined.get("zero_scale", 1), loss.defined.get("one_scale", 1))
+
+
 def _of_values(formula: Any) -> Any:
     """Returns the loss of a row that adds up a formula of the values and the targets."""
-    return lambda loss, z, t: formula(ACTIVATIONS[loss.value.word][0](z, loss.value.layer), t).sum()
+
+    def of_row(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> Any:
+        return (_boosts(loss, t) * formula(ACTIVATIONS[loss.value.word][0](z, loss.value.layer), t)).sum()
+
+    return of_row
 
 
 _LOSSES: dict[str, Any] = {
     "softmax": _softmax,
     "bpr": _bpr,
-    "sigmoid": lambda _, z, t: (np.logaddexp(0, z) - t * z).sum(),
+    "sigmoid": lambda loss, z, t: (_boosts(loss, t) * (np.logaddexp(0, z) - t * z)).sum(),
     "scaled_marginal": _scaled_marginal,
     "squared": _of_values(lambda a, t: (a - t) ** 2 / 2),
     "absolute": _of_values(lambda a, t: np.abs(a - t)),

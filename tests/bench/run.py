@@ -43,7 +43,19 @@ QUICK = [
     "spectrum",
     "checkpoint",
 ]
-FULL = [*QUICK, "losses", "mapped", "softmax", "devices", "quality", "labels", "dsstne_files", "growth", "giant"]
+FULL = [
+    *QUICK,
+    "losses",
+    "mapped",
+    "softmax",
+    "devices",
+    "quality",
+    "labels",
+    "logistic",
+    "dsstne_files",
+    "growth",
+    "giant",
+]
 
 
 def main() -> int:

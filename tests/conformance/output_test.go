@@ -25,6 +25,12 @@ var losses = []kernels.Loss{
 	{Kind: kernels.Absolute, Weight: 0.5},
 	{Kind: kernels.L2Hinge, Weight: 2},
 	{Kind: kernels.CosineContrastive, Weight: 1, ZeroScale: 0.7, ZeroTarget: 0.4},
+	// Items with and without a target that weigh differently.
+	{Kind: kernels.SigmoidCrossEntropy, Weight: 1, OneScale: 3, ZeroScale: 0.25},
+	{Kind: kernels.Squared, Weight: 0.5, ZeroScale: 0.5},
+	{Kind: kernels.Hinge, Weight: 1, OneScale: 1},
+	{Kind: kernels.Absolute, Weight: 1, OneScale: 2, ZeroScale: 0.1, Activation: kernels.Activation{Kind: kernels.Sigmoid}},
+	{Kind: kernels.L2Hinge, Weight: 1, OneScale: 0.5, ZeroScale: 2},
 	// Values of each activation, and each loss of values.
 	{Kind: kernels.Squared, Weight: 1, Activation: kernels.Activation{Kind: kernels.Sigmoid}},
 	{Kind: kernels.Hinge, Weight: 1, Activation: kernels.Activation{Kind: kernels.Tanh}},

@@ -209,6 +209,15 @@ func (c *outputCase) part(u int64, z sum, t, n, logSumExp float64) part {
 	default:
 		panic(unhandled(l.Kind))
 	}
+	if l.TakesBoosts() {
+		one, zero := l.Boosts()
+		boost, most := float64(one), float64(max(one, zero))
+		if t == 0 {
+			boost, most = float64(zero), float64(zero)
+		}
+		p.loss, p.dz = boost*p.loss, boost*p.dz
+		p.lossMagnitude, p.lossBound, p.magnitude, p.bound = most*p.lossMagnitude, most*p.lossBound, most*p.magnitude, most*p.bound
+	}
 	if l.Activation.Kind != kernels.Linear {
 		at, off := x, e
 		if l.Activation.Kind.SlopeNeedsSum() {

@@ -314,6 +314,14 @@ NETWORKS = {
         ),
         Call("Nesterov", alpha=0.3, mu=0.5),
     ),
+    "boosted deltas": (
+        file(CE, entry(), hidden(6, "Tanh"), output("likes", "Sigmoid"), DeltaBoost={"one": 3, "zero": 0.5}),
+        Call(alpha=0.3),
+    ),
+    "boosted deltas of values": (
+        file("L2", entry("counts"), hidden(6, "Tanh"), output("counts", "Linear"), DeltaBoost={"one": 2}),
+        Call("Momentum", alpha=0.05, mu=0.5),
+    ),
     "layers in another order": (
         {
             "ErrorFunction": CE,

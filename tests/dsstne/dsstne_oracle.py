@@ -435,6 +435,7 @@ class Network:
         margin = keys.pop("scaledmarginalcrossentropy", None) or keys.pop("datascaledmarginalcrossentropy", {})
         self.margin = Margin(**margin)
         parameters = self._parameters(keys, {})
+        self.boost = {"one": 1.0, "zero": 1.0, **keys.pop("deltaboost", {})}
         self.denoising, self.penalty = keys.pop("denoising", None), keys.pop("sparsenesspenalty", {})
         entries, layers = listed(keys.pop("layers")), []
         for place, layer in enumerate(entries):
@@ -549,6 +550,8 @@ class Network:
         else:
             derivative = ACTIVATIONS[layer.activation][1](a, layer)
             loss, delta = LOSSES[self.loss](a, target.values, derivative, self.margin)
+            boost = np.where(target.values != 0, self.boost["one"], self.boost["zero"])
+            loss, delta = boost * loss, boost * delta  # DSSTNE's losses do not have it (2.4)
         counted = target.stored if target.ignore_zero else np.ones_like(target.stored)
         return (loss * counted).sum(), delta * counted
 

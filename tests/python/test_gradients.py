@@ -43,6 +43,8 @@ NETWORKS = {
             "loss": "sigmoid",
         }
     },
+    "boosted": {"loss": {"kind": "sigmoid", "one_scale": 5, "zero_scale": 0.2}, "temperature": None},
+    "boosted values": {"loss": {"kind": "squared", "one_scale": 0.5}, "temperature": None},
     "absolute": {"loss": "absolute", "temperature": None},
     "stored only": {"loss": {"kind": "squared", "stored_only": True}, "temperature": None},
 }

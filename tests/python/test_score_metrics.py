@@ -254,6 +254,8 @@ LOSSES = {
     "cosine": {"temperature": 0.2},
     "shares of a row": {"loss": {"kind": "softmax", "normalize_rows": True, "weight": 0.5}},
     "sigmoid": {"loss": "sigmoid"},
+    "boosted sigmoid": {"loss": {"kind": "sigmoid", "one_scale": 3, "zero_scale": 0.5}},
+    "boosted values": {"loss": {"kind": "squared", "one_scale": 0.5}},
     "scaled marginal": {
         "loss": {"kind": "scaled_marginal", "one_scale": 3, "zero_scale": 0.5, "one_target": 0.51, "zero_target": 0.49}
     },

@@ -144,11 +144,13 @@ func (c *call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {
 }
 
 func (c *call) loss(l kernels.Loss, weight float32) C.loss_t {
+	one, zero := l.Boosts()
 	return C.loss_t{
 		kind: number(c, l.Kind), normalize_rows: flag(l.NormalizeRows), activation: number(c, l.Activation.Kind),
 		alpha: C.float(l.Activation.Alpha), weight: C.float(weight),
 		one_scale: C.float(l.OneScale), zero_scale: C.float(l.ZeroScale),
 		one_target: C.float(l.OneTarget), zero_target: C.float(l.ZeroTarget),
+		one_boost: C.float(one), zero_boost: C.float(zero),
 	}
 }
 

@@ -116,8 +116,11 @@ INLINE double lanes_loss(const int32_t kind, const row_loss_t *row, vf value, co
   if (needs[kind] & SCALED) linear = l->zero_scale * linear;
   store(absent, linear);
   for (int64_t i = 0; i < n; i++) {
-    total += (double)absent[i];
-    if (target[i] != 0) total += (double)stored_target(kind, l, a[i], target[i], l->weight, row->lse, d + i);
+    double loss = (double)absent[i];
+    if (target[i] != 0) loss += (double)stored_target(kind, l, a[i], target[i], l->weight, row->lse, d + i);
+    const float boost = target[i] != 0 ? l->one_boost : l->zero_boost;
+    d[i] *= boost;
+    total += loss * (double)boost;
   }
   return total;
 }

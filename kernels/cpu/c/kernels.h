@@ -86,6 +86,7 @@ typedef struct {
   int32_t activation; /* linear unless the loss is one of values */
   float alpha;
   float weight, one_scale, zero_scale, one_target, zero_target;
+  float one_boost, zero_boost; /* see kernels.Loss.Boosts */
 } loss_t;
 
 typedef struct {

@@ -16,7 +16,7 @@ typedef struct {
   int64_t tile, tiles, groups;         /* items a tile, tiles, groups of tiles */
   int64_t reused_tiles;                /* whose logits stay from output_stats to output_step */
   /* offsets into the workspace, in floats */
-  int64_t panels, rows, dh, norm, scale, weight, count, most, reused, worker;
+  int64_t panels, rows, dh, norm, scale, weight, absent, most, reused, worker;
   /* offsets inside a worker's part */
   int64_t w, v, z, y, dw, partial, inverse, db, extra, worker_size, total;
 } layout_t;
@@ -62,7 +62,7 @@ static layout_t layout_of(int64_t B, int64_t K, int64_t I, int32_t workers, int3
   PART(norm, l.Bp);
   PART(scale, l.Bp);
   PART(weight, l.Bp);
-  PART(count, l.Bp);
+  PART(absent, l.Bp);
   PART(most, (int64_t)workers * 16);
   PART(reused, l.reused_tiles * l.tile * l.ldz);
   l.worker = at;
@@ -144,7 +144,7 @@ static void pack_row(const layer_t *o, const layout_t *l, int64_t u, float *row)
     if (o->loss.normalize_rows) weight = total > 0 ? weight / total : 0;
   }
   ws[l->weight + u] = weight;
-  ws[l->count + u] = total * weight;
+  ws[l->absent + u] = weight * (o->loss.kind == LOSS_softmax ? total : o->loss.zero_boost);
 }
 
 /* A panel of PANEL rows, which are ld words apart: columns become rows. */

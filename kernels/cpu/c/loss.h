@@ -13,7 +13,7 @@ enum {
   LINEAR = 1,   /* *linear, to which ABSENT adds the loss */
   LOGISTIC = 2, /* *excess, whose factors ABSENT multiplies; the gradients of an item have one sign */
   SCALED = 4,   /* both are times zero_scale */
-  COUNTED = 8,  /* the gradient of ABSENT is times the sum of the row's targets */
+  COUNTED = 8,  /* the gradient of ABSENT is times the sum of the row's targets: layout_t.absent has it */
   OF_VALUES = 16 /* the loss is one of activated logits */
 };
 
@@ -137,6 +137,17 @@ INLINE float stored_target(const int32_t kind, const loss_t *l, float z, float t
   __builtin_unreachable();
 }
 
+/* stored_target of a loss that weighs items with and without a target differently: *d is the gradient of target 0 with the weight
+ * of the latter. */
+INLINE float boosted_target(const int32_t kind, const loss_t *l, float z, float t, float weight, float lse, float *d) {
+  vf excess = {0}, linear = {0};
+  float plain = absent_target(kind, l, splat(z), splat(lse), &excess, &linear)[0] * weight;
+  if (needs[kind] & LOGISTIC) linear = linear + log_1p(excess);
+  const float stored = linear[0] + stored_target(kind, l, z, t, weight, lse, &plain);
+  *d = l->one_boost * plain;
+  return l->one_boost * stored - l->zero_boost * linear[0];
+}
+
 /* What a worker keeps while it goes over a tile. */
 typedef struct {
   float *excess; /* [Bp] of the product of 1 + exp(-|z|), LOGISTIC */
@@ -201,12 +212,12 @@ static void differentiate_block(const layer_t *o, const layout_t *l, int64_t n, 
  * first. gradient and size get, for each item, the sums of the gradient and of its magnitude. */
 INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, const layout_t *l, const float *bias,
                          float *restrict z, const loss_scratch_t *scratch, double *gradient, double *size) {
-  const float *weight = o->workspace + l->weight, *count = o->workspace + l->count, *lse = scratch->lse;
+  const float *weight = o->workspace + l->absent, *lse = scratch->lse;
   vf sum[BLOCK_ITEMS], magnitude[BLOCK_ITEMS];
 #pragma GCC unroll 4
   for (int i = 0; i < n; i++) sum[i] = magnitude[i] = splat(0);
   for (int64_t u = 0; u < l->Bp; u += LANES) {
-    vf r = load((needs[kind] & COUNTED ? count : weight) + u), excess = {0}, linear = {0};
+    vf r = load(weight + u), excess = {0}, linear = {0};
     if (needs[kind] & LOGISTIC) excess = load(scratch->excess + u);
     if (needs[kind] & LINEAR) linear = load(scratch->linear + u);
 #pragma GCC unroll 4
@@ -229,7 +240,7 @@ INLINE void zero_targets(const int32_t kind, const int n, const layer_t *o, cons
 /* Ends a run of items: their loss with target 0, weighted by row. */
 INLINE double take_loss(const int32_t kind, const layer_t *o, const layout_t *l, const loss_scratch_t *scratch) {
   if (!(needs[kind] & LINEAR)) return 0;
-  const float *weight = o->workspace + l->weight;
+  const float *weight = o->workspace + l->absent;
   vf total = {0};
   for (int64_t u = 0; u < l->Bp; u += LANES) {
     vf loss = load(scratch->linear + u);
@@ -263,6 +274,7 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
   const by_item_t *target = &o->target;
   const int32_t *row = target->rows;
   const int activated = needs[kind] & OF_VALUES && o->loss.activation != ACTIVATION_linear;
+  const int boosted = o->loss.one_boost != 1 || o->loss.zero_boost != 1;
   int64_t at = lower_bound(target->items, target->count, first);
   double total = 0;
   memset(scratch->linear, 0, l->Bp * 4);
@@ -292,8 +304,9 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
       for (int64_t e = from[i]; e < end[i]; e++) {
         int64_t u = row[e];
         float *d = block + i * l->ldz + u, before = *d;
-        total += (double)weight[u] * (double)stored_target(kind, &o->loss, scratch->logit[i * l->Bp + e - from[i]],
-                                                           target->values[e], weight[u], lse[u], d);
+        const float x = scratch->logit[i * l->Bp + e - from[i]], y = target->values[e];
+        total += (double)weight[u] * (double)(boosted ? boosted_target(kind, &o->loss, x, y, weight[u], lse[u], d)
+                                                      : stored_target(kind, &o->loss, x, y, weight[u], lse[u], d));
         gradient[i] += (double)*d - before;
         size[t + i] += fabs((double)*d);
       }

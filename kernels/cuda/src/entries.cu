@@ -104,7 +104,7 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
       continue;
     }
     const float value = value_of_logit(a.kind.activation, a.kind.alpha, z);
-    const LossAndDelta x = loss_of(a.kind, row, value, target.values[e]);
+    const LossAndDelta x = boosted_loss_of(a.kind, row, value, target.values[e]);
     const float at = slope_at(a.kind.activation, z, value);
     const float dz = weight * (x.delta * slope_from(a.kind.activation, a.kind.alpha, at));
     logits = logits && finite(z), good = good && finite(dz);
@@ -199,7 +199,7 @@ DEVICE double compare_pairs(const CompareEntriesArgs &a, int64_t u, const float 
     float sum = 0.0f;
     for (int at = k >= shift ? k - shift : k - shift + others; at < negatives; at += others) {
       const int e = order[n - 1 - at];
-      const LossAndDelta x = loss_of(a.kind, row, z[i] - z[e], 1.0f);
+      const LossAndDelta x = boosted_loss_of(a.kind, row, z[i] - z[e], 1.0f);
       const float delta = weight * share * targets[i] * x.delta;
       sum += delta;
       dz[e] = -delta;
@@ -228,7 +228,7 @@ DEVICE double compare_softmax(const CompareEntriesArgs &a, int64_t u, const floa
   const LossRow row = loss_row(a.kind, a.step->slots[a.slot].row_sum[u], top + logf(block_sum(sum)));
   double total = 0.0;
   for (int e = threadIdx.x; e < n; e += kCompareThreads) {
-    const LossAndDelta x = loss_of(a.kind, row, z[e], targets[e]);
+    const LossAndDelta x = boosted_loss_of(a.kind, row, z[e], targets[e]);
     dz[e] = weight * x.delta;
     total += double(x.loss);
   }

@@ -8,6 +8,7 @@ struct Loss {
   int32_t activation;  // ACTIVATION_<word>, linear unless the loss is one of values
   float alpha;
   float weight, one_scale, zero_scale, one_target, zero_target;
+  float one_boost, zero_boost;  // see kernels.Loss.Boosts
   int32_t term;  // of StepRecord.term_factors
 };
 
@@ -115,6 +116,15 @@ LOSS(cosine_contrastive) {
 DEVICE LossAndDelta loss_of(const Loss &l, const LossRow &row, float z, float t) {
   switch (l.kind) { LOSSES(CASE_BY_WORD, LOSS, loss_, l, row, z, t) }
   __builtin_unreachable();
+}
+
+// The factor of a loss and its derivative.
+DEVICE float boost_of(const Loss &l, float t) { return t == 0.0f ? l.zero_boost : l.one_boost; }
+
+DEVICE LossAndDelta boosted_loss_of(const Loss &l, const LossRow &row, float z, float t) {
+  const LossAndDelta x = loss_of(l, row, z, t);
+  const float boost = boost_of(l, t);
+  return {boost * x.loss, boost * x.delta};
 }
 
 constexpr int kFirstOfValues = LOSS_squared;  // of the losses of values, which an activation gives logits
