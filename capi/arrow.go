@@ -6,13 +6,13 @@ package main
 #include <string.h>
 #include "dsstne.h"
 
-// An import is the caller's array after it was moved, and an array of our own that shows its row offsets. Arrow Go
+// An import is the caller's array after it was moved, and an array of our own that shows one array of numbers. Arrow Go
 // imports the second: nothing that it trusts comes from outside, and the release callback always marks itself released,
 // whatever the caller's callback does.
 struct import {
-  struct ArrowArray owner, offsets;
+  struct ArrowArray owner, numbers;
   const void *buffers[2];
-  int64_t nothing;  // stands in for the offsets of an empty list, which may have no buffer
+  int64_t nothing;  // stands in for the numbers of an empty list, which may have no buffer
 };
 
 static void discard_array(struct ArrowArray *array) {
@@ -34,16 +34,16 @@ static void release_import(struct ArrowArray *array) {
   free(import);
 }
 
-// Moves the array into a new import and returns what shows n offsets; NULL, and nothing is moved, if memory is refused.
-static struct ArrowArray *new_import(struct ArrowArray *array, const void *offsets, int64_t n) {
+// Moves the array into a new import and returns what shows n numbers; NULL, and nothing is moved, if memory is refused.
+static struct ArrowArray *new_import(struct ArrowArray *array, const void *numbers, int64_t n) {
   struct import *import = calloc(1, sizeof *import);
   if (import == NULL) return NULL;
   import->owner = *array;
   array->release = NULL;
-  import->buffers[1] = offsets == NULL ? &import->nothing : offsets;
-  import->offsets = (struct ArrowArray){.length = n, .n_buffers = 2, .buffers = import->buffers,
+  import->buffers[1] = numbers == NULL ? &import->nothing : numbers;
+  import->numbers = (struct ArrowArray){.length = n, .n_buffers = 2, .buffers = import->buffers,
                                         .release = release_import, .private_data = import};
-  return &import->offsets;
+  return &import->numbers;
 }
 
 static size_t format_length(const char *format) { return strnlen(format, 64); }
@@ -65,47 +65,67 @@ import (
 // importMatrix moves from both structs and returns a matrix over the same memory, not validated yet. The schema is
 // released before it returns; the array at once on failure, and by the matrix's Close on success. A struct that is null
 // or already released is an error and left alone.
-func importMatrix(cSchema *C.struct_ArrowSchema, cArray *C.struct_ArrowArray, columns int64) (*csr.Matrix, error) {
+func importMatrix(cSchema *C.struct_ArrowSchema, cArray *C.struct_ArrowArray, columns int64) (imported, error) {
 	// After a success the array is moved from, and this releases the schema only.
 	defer discardArrow(cSchema, cArray)
 	schema, err := readSchema(cSchema, 1)
 	if err != nil {
 		return nil, err
 	}
-	// First of all: arrays of other types have other numbers of buffers.
-	if _, err := arrowfile.LayoutOf(schema, indexFormats); err != nil {
+	layout, err := readLayout(schema, cArray)
+	if err != nil {
+		return nil, err
+	}
+	at, n, kind := layout.numbers()
+	shown := C.new_import(cArray, at, C.int64_t(n))
+	if shown == nil {
+		return nil, fault.New(fault.OutOfMemory, "no memory to import a matrix")
+	}
+	array, err := cdata.ImportCArrayWithType((*cdata.CArrowArray)(unsafe.Pointer(shown)), kind)
+	if err != nil {
+		// Not reached, as all was checked. How much of it is released now is unknown, so a leak is the safe choice.
+		return nil, fault.From(fault.Internal, err, "the import of a checked array failed")
+	}
+	numbers := array.Data().Buffers()[1].Bytes()
+	matrix, err := layout.matrix(unsafe.Pointer(unsafe.SliceData(numbers)), columns, array.Release)
+	if err != nil {
+		array.Release()
+		return nil, err
+	}
+	return matrix, nil
+}
+
+// imported is a matrix over the memory of an array.
+type imported interface {
+	matrix
+	Validate(csr.ValidateOptions) error
+}
+
+// layout is an array whose type and structs were checked.
+type layout interface {
+	// numbers is one of its arrays of numbers: where it begins, which may be nil if it is empty, its length and type.
+	numbers() (unsafe.Pointer, int64, arrow.DataType)
+	// matrix makes a matrix of the array, with numbers where Arrow Go shows them.
+	matrix(numbers unsafe.Pointer, columns int64, release func()) (imported, error)
+}
+
+func readLayout(schema *arrowfile.Type, cArray *C.struct_ArrowArray) (layout, error) {
+	// First of all the type: arrays of other types have other numbers of buffers.
+	cells, dense, err := denseType(schema)
+	if err == nil && !dense {
+		_, err = arrowfile.LayoutOf(schema, indexFormats)
+	}
+	if err != nil {
 		return nil, err
 	}
 	array, err := readArray(cArray, 1)
 	if err != nil {
 		return nil, err
 	}
-	layout, err := layoutOf(schema, array)
-	if err != nil {
-		return nil, err
+	if dense {
+		return cells, cells.find(array)
 	}
-	offsetType := arrow.PrimitiveTypes.Int32
-	if layout.LongOffsets {
-		offsetType = arrow.PrimitiveTypes.Int64
-	}
-	shown := C.new_import(cArray, layout.offsets(), C.int64_t(array.length+1))
-	if shown == nil {
-		return nil, fault.New(fault.OutOfMemory, "no memory to import a matrix")
-	}
-	imported, err := cdata.ImportCArrayWithType((*cdata.CArrowArray)(unsafe.Pointer(shown)), offsetType)
-	if err != nil {
-		// Not reached, as all was checked. How much of it is released now is unknown, so a leak is the safe choice.
-		return nil, fault.From(fault.Internal, err, "the import of a checked array failed")
-	}
-	offsets := imported.Data().Buffers()[1].Bytes()
-	parts := layout.parts(unsafe.Pointer(unsafe.SliceData(offsets)))
-	parts.Columns, parts.Release = columns, imported.Release
-	matrix, err := csr.New(parts)
-	if err != nil {
-		imported.Release()
-		return nil, err
-	}
-	return matrix, nil
+	return layoutOf(schema, array)
 }
 
 // discardArrow releases what is not released yet, and marks it so even if its own callback forgets to.

@@ -3,6 +3,8 @@ package main
 import (
 	"unsafe"
 
+	"github.com/apache/arrow/go/v17/arrow"
+
 	"dsstne/engine/arrowfile"
 	"dsstne/engine/csr"
 	"dsstne/internal/fault"
@@ -126,6 +128,20 @@ func (l *matrixLayout) checkRows() error {
 		}
 	}
 	return nil
+}
+
+// numbers is the row offsets.
+func (l *matrixLayout) numbers() (unsafe.Pointer, int64, arrow.DataType) {
+	if l.LongOffsets {
+		return l.offsets(), l.list.length + 1, arrow.PrimitiveTypes.Int64
+	}
+	return l.offsets(), l.list.length + 1, arrow.PrimitiveTypes.Int32
+}
+
+func (l *matrixLayout) matrix(offsets unsafe.Pointer, columns int64, release func()) (imported, error) {
+	p := l.parts(offsets)
+	p.Columns, p.Release = columns, release
+	return csr.New(p)
 }
 
 // parts points at the arrays of the matrix; its row offsets are where Arrow Go shows them.

@@ -60,7 +60,7 @@ func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_data
 
 // openMatrix takes over the array and checks every entry.
 func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, columns int64,
-	check csr.ValidateOptions) (*csr.Matrix, error) {
+	check csr.ValidateOptions) (imported, error) {
 	matrix, err := importMatrix(schema, array, columns)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@
  *   dsstne_dataset_get_array, dsstne_dataset_get_rows, dsstne_dataset_product and dsstne_trainer_continue, and makes the
  *   number of columns of dsstne_dataset_open_file optional.
  *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
- *   1.8 adds dsstne_trainer_set_row_weights.
+ *   1.8 adds dsstne_trainer_set_row_weights, and dense matrices to dsstne_dataset_open.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -176,9 +176,9 @@ void dsstne_release_schema(struct ArrowSchema *schema);
 
 typedef struct dsstne_dataset_info {
   uint32_t struct_size;
-  uint32_t index_bits; /* 32 or 64: type of the column indices */
-  uint32_t offset_bits; /* 32 or 64: type of the row offsets */
-  uint32_t value_bits; /* 0 (all ones), 32 or 64: type of the values */
+  uint32_t index_bits; /* 32 or 64: type of the column indices; 0: a dense matrix */
+  uint32_t offset_bits; /* 32 or 64: type of the row offsets; 0: a dense matrix */
+  uint32_t value_bits; /* 0 (all ones), 32 or 64: type of the values; of a dense matrix also 8 or 16 */
   int64_t rows;
   int64_t columns;
   int64_t non_zeros; /* stored entries */
@@ -191,8 +191,10 @@ typedef struct dsstne_dataset_info {
 } dsstne_dataset_info;
 
 /* Makes a dataset of an Arrow array. Its type is list<struct<index, value>>, or list<index> if every stored value is 1.
- * The list may be a list or large_list, the index int32 or int64, the value float32 or float64. The array may begin at
- * any offset, and field names do not matter.
+ * The list may be a list or large_list, the index int32 or int64, the value float32 or float64. Since 1.8 a dense matrix
+ * is a fixed_size_list<value> with as many values as there are columns; the value is float32, float64 or an integer of
+ * 8 to 64 bits, and 0 is absent, as if it was not stored. The array may begin at any offset, and field names do not
+ * matter.
  * The library takes over both structs and releases them exactly once: on failure immediately, on success at
  * dsstne_dataset_close. It checks all entries before it returns; an error names row, column and value.
  * Options: {"columns": n (required), "allow_not_finite": false, "threads": n}. */

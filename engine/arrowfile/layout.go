@@ -11,7 +11,8 @@ import (
 
 // Accepted names the types that are matrices.
 const Accepted = "a matrix is list<struct<index, value>> or list<index>, list or large_list, " +
-	"with index int32 or int64 (in a file also uint32, or a dictionary of strings) and value float32 or float64"
+	"with index int32 or int64 (in a file also uint32, or a dictionary of strings) and value float32 or float64; " +
+	"in memory also fixed_size_list<value>, a dense matrix of float32, float64 or integers"
 
 // Type is the type of an Arrow array. Format is that of the Arrow C data interface.
 type Type struct {
@@ -31,8 +32,8 @@ var names = map[string]string{
 	"ti": "interval", "+w": "fixed-size list", "+ud": "dense union", "+us": "sparse union",
 }
 
-// name is the type in an error message.
-func (t *Type) name() string {
+// Name is the type in an error message.
+func (t *Type) Name() string {
 	kind, parameter, _ := strings.Cut(t.Format, ":")
 	if len(kind) == 3 && kind[0] == 't' { // the third letter is a unit, as in "tsm:UTC"
 		kind = kind[:2]
@@ -59,7 +60,7 @@ type Layout struct {
 // LayoutOf checks that a type is a matrix, whose indices have one of the given formats of one letter.
 func LayoutOf(list *Type, indices string) (l Layout, err error) {
 	if list.Format != "+l" && list.Format != "+L" {
-		return l, fault.New(fault.InvalidData, "it is not a list: the array is of type %s: %s", list.name(), Accepted)
+		return l, fault.New(fault.InvalidData, "it is not a list: the array is of type %s: %s", list.Name(), Accepted)
 	}
 	if len(list.Children) != 1 {
 		return l, fault.New(fault.InvalidData, "the list type has %d children instead of 1", len(list.Children))
@@ -74,14 +75,14 @@ func LayoutOf(list *Type, indices string) (l Layout, err error) {
 		}
 		value := index.Children[1]
 		if value.Format != "f" && value.Format != "g" {
-			return l, fault.New(fault.InvalidData, "the values are of type %s: %s", value.name(), Accepted)
+			return l, fault.New(fault.InvalidData, "the values are of type %s: %s", value.Name(), Accepted)
 		}
 		l.Doubles = value.Format == "g"
 		coded = coded || index.Dictionary || value.Dictionary || len(value.Children) > 0
 		index = index.Children[0]
 	}
 	if len(index.Format) != 1 || !strings.Contains(indices, index.Format) {
-		return l, fault.New(fault.InvalidData, "the indices are of type %s: %s", index.name(), Accepted)
+		return l, fault.New(fault.InvalidData, "the indices are of type %s: %s", index.Name(), Accepted)
 	}
 	l.LongIndices, l.Unsigned = index.Format == "l", index.Format == "I"
 	if coded || index.Dictionary && !isText(index.Coded) || len(index.Children) > 0 {

@@ -1,8 +1,9 @@
 // Package csr reads sparse matrices in compressed row form out of memory that belongs to somebody else, or a file.
 //
 // A Source is where rows come from, and the only thing about data that the rest of the engine knows. Matrix and Blocks
-// are sources that hold rows, in one piece or in several; an Attested is Blocks with a record of what it holds. Slice
-// and Select choose rows of another source; a Product computes them from two.
+// are sources that hold rows, in one piece or in several; an Attested is Blocks with a record of what it holds. A Dense
+// stores every cell, and its entries are those that are not zero. Slice and Select choose rows of another source; a
+// Product computes them from two.
 //
 // A Matrix is a view of the caller's arrays: row offsets and column indices of 32 or 64 bits, chosen independently, and
 // values that are float32, float64 or absent (every stored value is 1). Nothing is copied. With an InFile the arrays

@@ -47,8 +47,8 @@ type Matrix struct {
 // New makes a matrix of parts and checks what can be checked without reading every entry: counts, lengths, and the
 // first and the last offset. The matrix must be validated before it is used. On failure Release has not been called.
 func New(p Parts) (*Matrix, error) {
-	if p.Columns < 1 || p.Columns > math.MaxInt32 {
-		return nil, fault.New(fault.InvalidArgument, "a matrix has 1 to %d columns, not %d", math.MaxInt32, p.Columns)
+	if err := checkColumns(p.Columns); err != nil {
+		return nil, err
 	}
 	if p.Offsets32 != nil && p.Offsets64 != nil || p.Indices32 != nil && p.Indices64 != nil ||
 		p.Values32 != nil && p.Values64 != nil {
@@ -87,6 +87,13 @@ func New(p Parts) (*Matrix, error) {
 	return m, nil
 }
 
+func checkColumns(columns int64) error {
+	if columns < 1 || columns > math.MaxInt32 {
+		return fault.New(fault.InvalidArgument, "a matrix has 1 to %d columns, not %d", math.MaxInt32, columns)
+	}
+	return nil
+}
+
 // Rows is the number of rows.
 func (m *Matrix) Rows() int64 { return m.rows }
 
@@ -98,9 +105,9 @@ func (m *Matrix) Statistics() Statistics { return m.statistics.ofValues() }
 
 // Layout is the widths of the numbers that a matrix is made of, and where they lie in the owner's memory.
 type Layout struct {
-	OffsetBits int // 32 or 64
-	IndexBits  int // 32 or 64
-	ValueBits  int // 32 or 64, or 0 when every stored value is 1
+	OffsetBits int // 32 or 64; 0 in a dense matrix
+	IndexBits  int // 32 or 64; 0 in a dense matrix
+	ValueBits  int // 32 or 64, or 0 when every stored value is 1; in a dense matrix also 8 or 16
 
 	// The first offset, and the index and the value that offset 0 means; nil is what is not there.
 	Offsets, Indices, Values unsafe.Pointer

@@ -226,3 +226,27 @@ func TestBatchesAreMadeInTheSameMemory(t *testing.T) {
 		}
 	}))
 }
+
+func TestAFullBatchIsTransposedAsAnyOther(t *testing.T) {
+	for _, size := range [][2]int64{{1, 1}, {3, 17}, {40, 16}, {5, 35}} {
+		rows, columns := size[0], size[1]
+		cells := make([]float32, rows*columns)
+		for i := range cells {
+			cells[i] = float32(i + 1)
+		}
+		batch := new(kernels.SparseBatch)
+		r := csr.Reader{Source: full(t, cells, columns)}
+		require.NoError(t, r.Batch(upTo(rows), 1, true, batch))
+		for item := range columns {
+			require.Equal(t, int32(item), batch.Items[item])
+			begin, end := batch.ItemOffsets[item], batch.ItemOffsets[item+1]
+			require.EqualValues(t, rows, end-begin)
+			for u := range rows {
+				require.EqualValues(t, u, batch.ItemRows[begin:end][u])
+				require.Equal(t, cells[u*columns+item], batch.ItemValues[begin:end][u])
+			}
+		}
+		require.Len(t, batch.ItemRows, len(cells))
+		require.Len(t, batch.Items, int(columns))
+	}
+}

@@ -6,8 +6,9 @@ import (
 	"dsstne/internal/parallel"
 )
 
-// Source is the rows of a sparse matrix, wherever they are stored: Matrix, Blocks and Attested hold them, Slice and
-// Select choose rows of another source, a Product computes them. Reading is safe from any number of goroutines.
+// Source is the rows of a sparse matrix, wherever they are stored: Matrix, Blocks and Attested hold them, a Dense has
+// every cell, Slice and Select choose rows of another source, a Product computes them. Reading is safe from any number
+// of goroutines.
 //
 // The methods are what only the place of the rows can answer. What can be computed from the answers is written once,
 // for every source: Reader makes batches, MaxBatchEntries bounds them, FirstOutside checks values, DeviceData describes

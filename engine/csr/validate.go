@@ -211,11 +211,15 @@ func (m *Matrix) indexError(row, entry int64) error {
 
 func (m *Matrix) valueError(row, entry int64) error {
 	column, value := m.stored(entry)
+	return valueError(m.parts.firstRow+row, column, value)
+}
+
+// valueError says why a value may not be stored.
+func valueError(row, column int64, value float64) error {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fault.New(fault.InvalidData, "row %d, column %d holds %v; values must be finite: "+
-			"remove the entry, or replace its value (or allow such values with allow_not_finite)",
-			m.parts.firstRow+row, column, value)
+			"remove the entry, or replace its value (or allow such values with allow_not_finite)", row, column, value)
 	}
 	return fault.New(fault.InvalidData, "row %d, column %d holds %v, which is too large for float32 (%.2g); "+
-		"scale the values down", m.parts.firstRow+row, column, value, math.MaxFloat32)
+		"scale the values down", row, column, value, math.MaxFloat32)
 }

@@ -1,8 +1,8 @@
 """Arrow C structs over NumPy arrays, without pyarrow and without a copy.
 
 A matrix in compressed row form is exactly one Arrow array: ``list<struct<index, value>>``, or ``list<index>`` when
-every stored value is 1. Row offsets are the list's offsets; column indices and values are its child arrays. The structs
-follow the Arrow C Data Interface (https://arrow.apache.org/docs/format/CDataInterface.html).
+every stored value is 1. Row offsets are the list's offsets; column indices and values are its child arrays. A dense
+matrix is a ``fixed_size_list<value>``. The structs follow the Arrow C Data Interface (https://arrow.apache.org/docs/format/CDataInterface.html).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dsstne.errors import InvalidDataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_FORMATS = {"int32": b"i", "int64": b"l", "float32": b"f", "float64": b"g"}
+_FORMATS = {"int8": b"c", "int16": b"s", "int32": b"i", "int64": b"l", "float32": b"f", "float64": b"g"}
+_FORMATS |= {"uint8": b"C", "uint16": b"S", "uint32": b"I", "uint64": b"L"}
 
 
 class ArrowSchema(ctypes.Structure):
@@ -77,6 +78,23 @@ def export_csr(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     array = _array(len(indptr) - 1, (None, indptr), (item,), release[0])
     schema = _schema(b"+L" if indptr.dtype.itemsize == 8 else b"+l", b"", (item_schema,), release[1])
     return Exported(ctypes.addressof(schema), ctypes.addressof(array), (schema, array, indptr, indices, values))
+
+
+def export_dense(X: NDArray[Any]) -> Exported:
+    """Describes an array of two dimensions, in the order of its rows, as one Arrow array.
+
+    Args:
+        X: float32, float64 or integers [rows, columns].
+
+    Returns:
+        The structs, as those of :func:`export_csr`.
+    """
+    release = _native.release_callbacks()
+    cells = _array(X.size, (None, X), (), release[0])
+    cell = _schema(_FORMATS[X.dtype.name], b"value", (), release[1])
+    array = _array(len(X), (None,), (cells,), release[0])
+    schema = _schema(b"+w:%d" % X.shape[1], b"", (cell,), release[1])
+    return Exported(ctypes.addressof(schema), ctypes.addressof(array), (schema, array, X))
 
 
 def _array(

@@ -1,4 +1,4 @@
-"""Sparse matrices that the engine reads from the caller's memory without copying or changing them."""
+"""Matrices that the engine reads from the caller's memory without copying or changing them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INT32, _INT64, _FLOAT32, _FLOAT64 = map(np.dtype, (np.int32, np.int64, np.float
 
 
 class Dataset(_handles.Closing, Shown):
-    """A sparse matrix that several calls can share without copying it.
+    """A matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
     files, products and Arrow data. ``data[[7, 9]]`` is a copy of two rows, and ``data[:]`` of all. A Dataset is checked
@@ -41,10 +41,14 @@ class Dataset(_handles.Closing, Shown):
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
             float32, float64 or boolean values are not copied, whether sorted or not, read-only or not; duplicates are
             summed, boolean duplicates count once, and stored zeros are absent. Objects with ``__arrow_c_array__`` that
-            contain ``list<struct<index, value>>`` or ``list<index>`` are not copied either. Other types that SciPy or
-            NumPy supports (CSC, COO, DOK, dense, other byte orders, float16, integers) and DataFrames of pandas and
-            polars are converted, with a debug message of the logger ``dsstne``; integers of 4 and 8 bytes become
-            float64, shorter ones float32. Of :class:`dsstne.Interactions` the matrix is taken.
+            contain ``list<struct<index, value>>``, ``list<index>`` or ``fixed_size_list<value>`` are not copied either,
+            nor are dense NumPy arrays of float32, float64, integers or booleans whose rows follow one another
+            (``X.flags.c_contiguous``). What is 0 in a dense matrix is absent, as if it was not stored; reading a row
+            takes time for all of its columns, so ``csr_array(X)`` is faster if most of them are 0. Other types that
+            SciPy or NumPy supports (CSC, COO, DOK, other orders of arrays and bytes, float16, sparse integers) and
+            DataFrames of pandas and polars are converted, with a debug message of the logger ``dsstne``; integers of 4
+            and 8 bytes in a sparse matrix become float64, shorter ones float32. Of :class:`dsstne.Interactions` the
+            matrix is taken.
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
 
@@ -59,7 +63,8 @@ class Dataset(_handles.Closing, Shown):
         ((3, 5), 3)
     """
 
-    _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy
+    _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy, or of _dense if needed
+    _dense: NDArray[Any] | None = None  # of NumPy
     _file: dict[str, Any] | None = None  # the description of a file that was opened with its record
     _path: str | bytes | None = None  # of this file
     _interactions: Interactions | None = None  # whose matrix it is
@@ -78,7 +83,7 @@ class Dataset(_handles.Closing, Shown):
         if isinstance(X, Interactions):
             X, self._interactions = X.matrix, X
         if not hasattr(X, "__arrow_c_array__"):
-            X = _as_csr(X, name)
+            X = _as_matrix(X, name)
             if columns is not None and columns != X.shape[1]:
                 raise InvalidArgumentError(f"{name} has {X.shape[1]:,} columns, but columns={columns:,} was given")
             columns = X.shape[1]
@@ -91,10 +96,13 @@ class Dataset(_handles.Closing, Shown):
         try:
             if hasattr(X, "__arrow_c_array__"):
                 exported = _arrow.import_capsules(X)
+            elif isinstance(X, np.ndarray):
+                self._dense = X = _in_row_order(X)
+                exported = _arrow.export_dense(X.view(np.uint8) if X.dtype.kind == "b" else X)
             else:
                 self._arrays = _arrays_of(X)
                 exported = _arrow.export_csr(*self._arrays)
-            owners = (exported.owners, self._arrays)
+            owners = (exported.owners, self._arrays, self._dense)
             arguments = (exported.schema, exported.array, options)
             self._handle = _handles.Handle("dataset_open", *arguments, owners=owners)
         except (InvalidArgumentError, InvalidDataError) as error:
@@ -329,7 +337,7 @@ class Dataset(_handles.Closing, Shown):
 
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
         ``offset_bits``, ``value_bits`` (0 = every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
-        which are None for a file or a product.
+        which are None for a file or a product. A dense matrix has no indices and offsets: both have 0 bits.
         """
         return dict(self._info)
 
@@ -382,7 +390,7 @@ class Dataset(_handles.Closing, Shown):
             BusyError: A trainer or predictor still uses it; close that first.
         """
         self._handle.close()
-        self._arrays = self._interactions = self._factors = None
+        self._arrays = self._dense = self._interactions = self._factors = None
 
     def column_counts(self) -> NDArray[np.int64]:
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
@@ -402,7 +410,7 @@ class Dataset(_handles.Closing, Shown):
             counts: NDArray[np.int64] | None = self._array("column_counts", np.int64)
             assert counts is not None  # every such file has them
             return counts
-        if self._arrays is None and not self.closed:
+        if self._arrays is None and self._dense is None and not self.closed:
             raise UnsupportedError(
                 "counting by columns needs the SciPy matrix or a saved dataset: save() this one and open it with "
                 "Dataset.open"
@@ -420,7 +428,7 @@ class Dataset(_handles.Closing, Shown):
         """Reports whether every stored entry is stored in ``other`` too; False for Arrow data and files."""
         if self is other:
             return True
-        if self._arrays is None or other._arrays is None:
+        if any(data._arrays is None and data._dense is None for data in (self, other)):
             return False
         patterns = []
         for dataset in (self, other):
@@ -432,10 +440,15 @@ class Dataset(_handles.Closing, Shown):
     def _in_memory(self, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Returns row offsets, column indices and values of a dataset that was made of a SciPy or NumPy matrix.
 
+        Those of a NumPy matrix are a copy, which is made at the first call.
+
         Raises:
             UnsupportedError: It was made of something else; the message begins with the name.
         """
         _ = self._handle.value  # raises an error if it is closed
+        dense = self._dense  # which close() may drop meanwhile
+        if self._arrays is None and dense is not None:
+            self._arrays = _arrays_of(_as_csr(dense, name))
         arrays = self._arrays
         if arrays is None:
             raise UnsupportedError(
@@ -471,7 +484,7 @@ class Dataset(_handles.Closing, Shown):
             ["stored entries", f"{self.nnz:,}{share}"],
             ["entries of a row", f"{self.nnz / rows:,.1f} on average" if rows else ""],
             ["values", f"{cell(info['minimum'])} to {cell(info['maximum'])}" if self.nnz else ""],
-            ["stored as", f"{_bits(info['value_bits'])}; columns of {info['index_bits']} bits"],
+            ["stored as", _stored_as(info, self._dense)],
             ["size", size(self.nbytes)],
         ]
         return [repr(self), Table(None, [row for row in facts if row[1]])]
@@ -482,8 +495,11 @@ class Dataset(_handles.Closing, Shown):
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
 
 
-def _bits(count: int) -> str:
-    return f"float{count}" if count else "no values, each counts as 1"
+def _stored_as(info: dict[str, Any], dense: NDArray[Any] | None) -> str:
+    if not info["index_bits"]:
+        return f"dense; numbers of {info['value_bits']} bits" if dense is None else f"dense; {dense.dtype.name}"
+    values = f"float{info['value_bits']}" if info["value_bits"] else "no values, each counts as 1"
+    return f"{values}; columns of {info['index_bits']} bits"
 
 
 def _reopen(path: str, digest: str) -> Dataset:
@@ -610,6 +626,15 @@ def arrays_of(X: Any, name: str) -> tuple[Any, tuple[NDArray[Any], NDArray[Any],
 
 def _as_csr(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, else a converted copy."""
+    X = _as_matrix(X, name)
+    if not isinstance(X, np.ndarray):
+        return X
+    log.debug("converted an array of shape %s to compressed rows, which copies it", X.shape)
+    return scipy.sparse.csr_array(X.astype(_plain(X.dtype), copy=False))
+
+
+def _as_matrix(X: Any, name: str) -> Any:
+    """Returns X itself if it is in compressed row form, a NumPy array if it is dense, else a converted copy."""
     if scipy.sparse.issparse(X) and X.format == "csr":  # first: a predictor is asked for single rows
         _check_dimensions(X, name)
         return X
@@ -642,12 +667,26 @@ def _as_csr(X: Any, name: str) -> Any:
         if X.dtype.kind not in "bifu":
             remedy = "; is it a table of interactions, for Interactions.from_frame?" if source == "DataFrame" else ""
             raise InvalidDataError(f"{name} is a {source} with values of type {X.dtype}; expected numbers{remedy}")
-        if X.dtype == np.float16:
-            X = X.astype(np.float32)
-        X = X.astype(X.dtype.newbyteorder("="), copy=False)  # SciPy converts neither
+        _check_dimensions(X, name)
+        return X
     _check_dimensions(X, name)
     log.debug("converted a %s of shape %s to compressed rows, which copies it", source, X.shape)
     return scipy.sparse.csr_array(X)
+
+
+def _in_row_order(X: NDArray[Any]) -> NDArray[Any]:
+    """Returns a dense matrix as the engine reads it; copies only if needed."""
+    made = np.require(X, _plain(X.dtype), ["C", "A"])
+    if not np.may_share_memory(made, X):
+        log.debug("copied an array of shape %s, so that its rows follow one another as %s", X.shape, made.dtype)
+    return made
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns the type of the machine's own numbers that the engine and SciPy read instead of a type."""
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return _FLOAT32 if dtype.itemsize < 4 else _FLOAT64
+    return dtype.newbyteorder("=")
 
 
 def _of_sparse_frame(X: Any, name: str) -> Any:

@@ -11,9 +11,10 @@ import (
 var layerShapes = [][3]int64{
 	{1, 1, 1}, {2, 13, 3}, {7, 100, 16}, {31, 14, 31}, {32, 15, 64}, {33, 2, 100}, {100, 1003, 31}, {257, 100, 64},
 	{7, 1003, 256}, {32, 100, 100}, {1, 13, 256}, {2, 4099, 3}, {33, 15, 1}, {100, 31, 16}, {257, 64, 33}, {31, 256, 100},
+	{65, 130, 304},
 }
 
-var batchKinds = []string{"sparse", "gaps", "empty", "full", "column"}
+var batchKinds = []string{"sparse", "gaps", "empty", "full", "column", "crowded"}
 
 // size draws the magnitude of numbers: usual, too large for a sigmoid, tiny, and below the normal range of float32.
 func (s *sampler) size() float64 { return pick(s, "size", 1.0, 1e4, 1e-30, 1e-39) }

@@ -167,6 +167,8 @@ func (s *sampler) batch(rows, columns int64, kind string, signed bool) *kernels.
 				take = take && u%2 == 1
 			case "column": // everybody has the same one item
 				take = i == columns/2
+			case "crowded": // a third of the rows has nearly all items, and a third about two thirds of them
+				take = take || s.IntN(100) < []int{0, 65, 99}[u%3]
 			}
 			if take {
 				lists[u][int32(i)] = 1

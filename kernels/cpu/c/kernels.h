@@ -113,15 +113,16 @@ typedef struct {
   const int32_t *offsets, *indices;
   const float *values;
   const float *weight;
-  int64_t columns; /* K */
+  int64_t items, columns; /* I, K */
   float *out;
   int32_t accumulate, has_epilogue;
   epilogue_t epilogue;
-  int64_t next;
+  int64_t next, next_spread;
 } gather_t;
 
 typedef struct {
   by_item_t batch;
+  int64_t rows; /* B */
   const float *dz; /* [B, K]; null: ones, K = 1 */
   weights_t weight;
   const float *tied; /* [count, K] or null */

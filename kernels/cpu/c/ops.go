@@ -44,8 +44,8 @@ func (o Ops) Gather(op *kernels.Gather, s *kernels.Step) error {
 	call := &call{alone: (int64(len(b.Indices))+s.Rows)*op.Weight.Columns < short}
 	a := &C.gather_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices), values: call.floats(b.Values),
-		weight: buffer(op.Weight.Value), columns: C.int64_t(op.Weight.Columns), out: buffer(op.Out),
-		accumulate: flag(op.Accumulate),
+		weight: buffer(op.Weight.Value), items: C.int64_t(op.Weight.Rows), columns: C.int64_t(op.Weight.Columns),
+		out: buffer(op.Out), accumulate: flag(op.Accumulate),
 	}
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, call.epilogue(op.Epilogue, s)
@@ -61,7 +61,8 @@ func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 		clear(op.Weight.Gradient.Float32())
 	}
 	a := &C.scatter_t{
-		batch: call.byItem(s.Sparse[op.Input]), dz: buffer(op.DZ), tied: buffer(op.TiedGradient), own: buffer(op.Own),
+		batch: call.byItem(s.Sparse[op.Input]), rows: C.int64_t(s.Rows), dz: buffer(op.DZ),
+		tied: buffer(op.TiedGradient), own: buffer(op.Own),
 		weight: call.weights(op.Weight), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	if op.Values != nil {

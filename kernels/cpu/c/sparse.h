@@ -145,17 +145,42 @@ static void add_entries(const span_t *s, const int32_t *index, const float *valu
 /* Blocks of rows have about that many entries, so that taking one costs nothing beside it. */
 enum { BLOCK_ENTRIES = 512, BLOCK_ROWS = 32 };
 
+/* Rows that are spread, a group and some columns at a time. */
+static void gather_spread(gather_t *g) {
+  const int64_t K = g->columns, pieces = (K + SPREAD_WIDTH - 1) / SPREAD_WIDTH;
+  spread_t s;
+  for (int64_t task; (task = take(&g->next_spread)) * SPREAD_ROWS < pieces * round_up(g->rows, SPREAD_ROWS);) {
+    const int64_t first = task / pieces * SPREAD_ROWS, k = task % pieces * SPREAD_WIDTH;
+    const int64_t width = smaller(SPREAD_WIDTH, K - k);
+    s.rows = 0;
+    for (int64_t u = first; u < smaller(first + SPREAD_ROWS, g->rows); u++)
+      if (is_spread(g->offsets[u + 1] - g->offsets[u], g->items, K))
+        spread_add(&s, u, g->indices, g->values, g->offsets[u], g->offsets[u + 1]);
+    memset(s.sum, 0, s.rows * SPREAD_WIDTH * 4);
+    for (int64_t m = 0; g->accumulate && m < s.rows; m++)
+      memcpy(s.sum + m * SPREAD_WIDTH, g->out + s.number[m] * K + k, width * 4);
+    if (s.rows) spread_sums(&s, g->weight, g->items, K, k, width);
+    for (int64_t m = 0; m < s.rows; m++) {
+      float *out = g->out + s.number[m] * K + k;
+      memcpy(out, s.sum + m * SPREAD_WIDTH, width * 4);
+      if (g->has_epilogue) finish_row(&g->epilogue, s.number[m], k, width, out);
+    }
+  }
+}
+
 static void gather(gather_t *g, UNUSED int32_t worker) {
   const int64_t K = g->columns, entries = g->offsets[g->rows];
   const int64_t size = larger(1, smaller(BLOCK_ROWS, g->rows * BLOCK_ENTRIES / larger(entries, 1)));
   for (span_t rows = {0}; next_block(&rows, &g->next, size, g->rows);) {
     span_t s = entries_of(&rows, g->offsets);
     for (int64_t u = rows.from; u < rows.end; u++) {
+      if (is_spread(g->offsets[u + 1] - g->offsets[u], g->items, K)) continue;
       add_entries(&s, g->indices, g->values, g->offsets[u], g->offsets[u + 1], g->weight, K, g->out + u * K,
                   g->accumulate);
       if (g->has_epilogue) finish_row(&g->epilogue, u, 0, K, g->out + u * K);
     }
   }
+  if (2 * entries >= g->items) gather_spread(g); /* else no row has half of its entries */
 }
 
 /* Is anything but zero in n floats? */
@@ -183,9 +208,15 @@ INLINE vf load_piece(const int count, const float *p, int v, int64_t left) {
   return count == 1 ? load_some(p, left) : load(p + v * LANES);
 }
 
+/* Where a row's gradient comes from: its sums from column k on, or if there are none, from the entries. */
+typedef struct {
+  const float *sum;
+  int64_t k;
+} made_t;
+
 /* Updates numbers k .. of the n-th distinct item's row, count vectors; false if a number is not finite. */
 INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now,
-                         int64_t n, int64_t k, int64_t ahead) {
+                         int64_t n, int64_t k, int64_t ahead, made_t made) {
   const weights_t *w = &s->weight;
   const by_item_t *b = &s->batch;
   const int64_t K = w->columns, left = K - k, at = b->items[n] * K + k;
@@ -197,7 +228,11 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
 #pragma GCC unroll 16
     for (int v = 0; v < count; v++) sum[v] = own * load_piece(count, w->value + at, v, left);
   }
-  for (int64_t e = b->offsets[n]; e < b->offsets[n + 1]; e++) {
+  if (made.sum) {
+#pragma GCC unroll 16
+    for (int v = 0; v < count; v++) sum[v] = load_piece(count, made.sum + k - made.k, v, left);
+  }
+  for (int64_t e = b->offsets[n]; !made.sum && e < b->offsets[n + 1]; e++) {
     const float *row = s->dz + b->rows[e] * K + k;
     const vf x = splat(b->values[e]);
     if (count == 1 && !s->dz) {
@@ -240,18 +275,72 @@ INLINE int scatter_piece(const int count, const int32_t kind, scatter_t *s, cons
   return !any(bad);
 }
 
+/* Updates numbers k .. end - 1 of the n-th distinct item's row. */
 INLINE int scatter_row(const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now, const span_t *items,
-                       int64_t n) {
+                       int64_t n, int64_t k, int64_t end, made_t made) {
   const weights_t *w = &s->weight;
-  const int64_t K = w->columns, ahead = row_ahead(w, s->batch.items, items, n);
-  int64_t k = 0;
-  for (; k + PIECE_VECTORS * LANES <= K; k += PIECE_VECTORS * LANES)
-    if (!scatter_piece(PIECE_VECTORS, kind, s, o, now, n, k, ahead)) return 0;
-  for (; k + SPAN <= K; k += SPAN)
-    if (!scatter_piece(UPDATE_VECTORS, kind, s, o, now, n, k, ahead)) return 0;
-  for (; k < K; k += LANES)
-    if (!scatter_piece(1, kind, s, o, now, n, k, 0)) return 0;
-  if (w->last) w->last[s->batch.items[n]] = (int32_t)o->step;
+  const int64_t ahead = row_ahead(w, s->batch.items, items, n);
+  for (; k + PIECE_VECTORS * LANES <= end; k += PIECE_VECTORS * LANES)
+    if (!scatter_piece(PIECE_VECTORS, kind, s, o, now, n, k, ahead, made)) return 0;
+  for (; k + SPAN <= end; k += SPAN)
+    if (!scatter_piece(UPDATE_VECTORS, kind, s, o, now, n, k, ahead, made)) return 0;
+  for (; k < end; k += LANES)
+    if (!scatter_piece(1, kind, s, o, now, n, k, 0, made)) return 0;
+  if (w->last && end == w->columns) w->last[s->batch.items[n]] = (int32_t)o->step;
+  return 1;
+}
+
+/* Sets a sum to what scatter_piece begins with. */
+INLINE void begin_sum(const scatter_t *s, int64_t n, int64_t k, int64_t width, float *sum) {
+  const int64_t K = s->weight.columns;
+  const float *value = s->weight.value + s->batch.items[n] * K + k;
+  memset(sum, 0, SPREAD_WIDTH * 4);
+  if (s->tied) memcpy(sum, s->tied + n * K + k, width * 4);
+  for (int64_t i = 0; s->own && i < width; i++) sum[i] = s->own[n] * value[i];
+}
+
+/* Finds which items from n on, up to end, are updated next: one, or of those that are spread a group. Returns where to go
+ * on. */
+static int64_t next_group(const scatter_t *s, int spread, int64_t n, int64_t end, spread_t *group) {
+  const int64_t most = spread ? SPREAD_ROWS : 1;
+  group->rows = 0;
+  for (; n < end && group->rows < most; n++)
+    if (is_spread(s->batch.offsets[n + 1] - s->batch.offsets[n], s->rows, s->weight.columns) == spread)
+      group->number[group->rows++] = n;
+  return n;
+}
+
+/* Makes columns k .. k + width - 1 of the gradients of a group. */
+static void group_sums(const scatter_t *s, spread_t *group, int64_t k, int64_t width) {
+  const by_item_t *b = &s->batch;
+  const int64_t rows = group->rows;
+  group->rows = 0;
+  for (int64_t m = 0; m < rows; m++) {
+    const int64_t n = group->number[m];
+    begin_sum(s, n, k, width, group->sum + m * SPREAD_WIDTH);
+    spread_add(group, n, b->rows, b->values, b->offsets[n], b->offsets[n + 1]);
+  }
+  spread_sums(group, s->dz, s->rows, s->weight.columns, k, width);
+}
+
+/* Updates a block of items, first those that are not spread; false if a number is not finite. */
+INLINE int scatter_block(const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now, const span_t *items) {
+  const int64_t K = s->weight.columns;
+  spread_t group;
+  for (int spread = 0; spread < 2; spread++) {
+    const int64_t step = spread ? SPREAD_WIDTH : K;
+    for (int64_t n = items->from; n < items->end;) {
+      n = next_group(s, spread, n, items->end, &group);
+      for (int64_t k = 0; group.rows && k < K; k += step) {
+        const int64_t end = smaller(k + step, K);
+        if (spread) group_sums(s, &group, k, end - k);
+        for (int64_t m = 0; m < group.rows; m++) {
+          const made_t made = {spread ? group.sum + m * SPREAD_WIDTH : 0, k};
+          if (!scatter_row(kind, s, o, now, items, group.number[m], k, end, made)) return 0;
+        }
+      }
+    }
+  }
   return 1;
 }
 
@@ -262,8 +351,7 @@ INLINE void scatter_with(const int32_t kind, scatter_t *s) {
   if (!s->weight.gradient) now = o.rates[o.step - o.rates_from];
   const int64_t count = s->batch.count, size = update_block(count);
   for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);)
-    for (int64_t n = items.from; n < items.end; n++)
-      if (!scatter_row(kind, s, &o, now, &items, n)) return;
+    if (!scatter_block(kind, s, &o, now, &items)) return;
 }
 
 static void scatter(scatter_t *s, UNUSED int32_t worker) {

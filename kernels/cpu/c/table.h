@@ -7,6 +7,7 @@
 #include "fill.h"
 #include "activation.h"
 #include "epilogue.h"
+#include "spread.h"
 #include "sparse.h"
 #include "layout.h"
 #include "loss.h"
