@@ -224,6 +224,9 @@ type Operations interface {
 	Merge(*Merge, *Step) error
 	MergeBackward(*MergeBackward, *Step) error
 	Skip(*Skip, *Step) error
+	SoftmaxRows(*SoftmaxRows, *Step) error
+	SoftmaxRowsBackward(*SoftmaxRowsBackward, *Step) error
+	CapRows(*CapRows, *Step) error
 	Sample(*Sample, *Step) error
 	SampleBackward(*SampleBackward, *Step) error
 	Backward(*Backward, *Step) error

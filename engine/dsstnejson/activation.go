@@ -33,7 +33,7 @@ var activations = map[string]func(parameters) (keys fields, refusal string){
 	"ScaledExponentialLinear": selu,
 	"SoftPlus":                plain("softplus"),
 	"SoftSign":                plain("softsign"),
-	"SoftMax":                 lacks("is not supported on a hidden layer"),
+	"SoftMax":                 plain("softmax"),
 	"RELUMax":                 lacks("is not supported; use Linear, which DSSTNE computes instead"),
 	"LinearMax":               lacks("is not supported; use Linear, which DSSTNE computes instead"),
 }

@@ -141,14 +141,25 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 		l.keys["batch_norm"], begin["bias"] = true, 0
 	}
 	l.keys[key], l.keys["initializer"] = dropout, begin
+	if most := readDeltaNorm(o); most > 0 {
+		l.keys["delta_norm"] = most
+	}
 }
 
 func (f *file) readOutput(l *layer, dropout float32) {
 	o := l.o
 	refuseDropout(l, dropout, "")
+	if most := readDeltaNorm(o); most > 0 {
+		o.Fail("DeltaNorm", noDeltaNorm, most)
+	}
 	l.loss = f.output(o, readActivation(o), readParameters(o, f.parameters), l.keys)
 	l.shares = readSharing(o)
 	l.keys["initializer"] = readInitializer(o, l.shares != nil)
+}
+
+// readDeltaNorm reads the largest norm of the gradient of an example; 0: any.
+func readDeltaNorm(o *strictjson.Object) float32 {
+	return o.Float32("DeltaNorm", 0, strictjson.NotNegative)
 }
 
 func refuseDropout(l *layer, dropout float32, hint string) {

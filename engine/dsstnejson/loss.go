@@ -97,9 +97,10 @@ func (f *file) refuseBoosts(why string) {
 
 // lossesOf names the losses with which an output can have an activation.
 func lossesOf(activation string) (losses []string) {
-	_, refusal := activations[activation](parameters{}) // that of soft-max on a hidden layer, too
+	_, refusal := activations[activation](parameters{})
+	ofValues := refusal == "" && activation != "SoftMax"
 	for _, loss := range lossWords {
-		if valueLosses[loss] != "" && refusal == "" || logitLosses[loss][activation] != nil {
+		if valueLosses[loss] != "" && ofValues || logitLosses[loss][activation] != nil {
 			losses = append(losses, loss)
 		}
 	}

@@ -13,7 +13,6 @@ var missing = []struct {
 	{"Kernel", never, "is of convolution and pooling layers, which are not supported; remove it"},
 	{"KernelStride", never, "is of convolution and pooling layers, which are not supported; remove it"},
 	{"WeightNorm", isZero, "is not supported yet; remove it"},
-	{"DeltaNorm", isZero, "is not supported yet; remove it"},
 }
 
 // missingTypes are the types of layers that are not supported, by their words.
@@ -27,7 +26,9 @@ const (
 	noDeltaBoost   = "is not 1 and 1, which goes with L1, L2, Hinge, L2Hinge and with CrossEntropy of Sigmoid; %s"
 	noWeightsData  = "is %q; DSSTNE itself never reads this file; remove the key"
 	noDropout      = "is %v, but only hidden layers can drop units; set it to 0%s"
-	noSharing      = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
+	noDeltaNorm    = "is %v, but it is supported on hidden layers only, because an output never has a whole row of its " +
+		"gradient; remove it"
+	noSharing = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
 
 func never(*strictjson.Object, string) bool { return false }

@@ -173,7 +173,7 @@ var place = regexp.MustCompile(`\blayers\[(\d+)\]\.?(\w*)`)
 
 // theirKeys are the keys of DSSTNE for those of ours in which network.Parse can find errors of a file.
 var theirKeys = map[string]string{
-	"name": "Name", "sources": "Source", "skips": "Skip", "size": "N", "shared": "SharedWeights",
+	"name": "Name", "sources": "Source", "skips": "Skip", "size": "N", "shared": "SharedWeights", "dropout": "pDropout",
 }
 
 // named puts the names of layers, and DSSTNE's keys, for ours into an error about the definition that was written.

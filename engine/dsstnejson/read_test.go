@@ -197,6 +197,12 @@ func TestActivationsAreTranslated(t *testing.T) {
 	}
 }
 
+func TestHiddenLayersHaveSoftMaxAndACapOnTheirGradients(t *testing.T) {
+	same(t, unit(`, "Activation": "SoftMax", "DeltaNorm": 0.5`, ""),
+		own(ownLoss, ownIn, `{"name": "Units", "kind": "hidden", "size": 8, "activation": "softmax", "delta_norm": 0.5}`,
+			ownOut))
+}
+
 func TestTheConstantsOfSELUMayBeGiven(t *testing.T) {
 	c := config(t, unit(`, "Activation": "SELU", "ELUAlpha": 1.6732632`, `"SELULambda": 1.050701, "ELUAlpha": 1`))
 	require.Contains(t, string(c.Network.JSON()), `"activation":"selu"`)

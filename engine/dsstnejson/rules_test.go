@@ -366,7 +366,11 @@ func TestRulesAreEnforced(t *testing.T) {
 			unit(`, "WeightNorm": 1.5`, ""),
 			`layer "Units": WeightNorm is not supported yet; remove it`,
 		},
-		"delta norm": {outputOf(`, "DeltaNorm": 1`, ""), `layer "Out": DeltaNorm is not supported yet; remove it`},
+		"delta norm of an output": {
+			outputOf(`, "DeltaNorm": 1`, ""),
+			`layer "Out": DeltaNorm is 1, but it is supported on hidden layers only, because an output never has a whole ` +
+				`row of its gradient; remove it`,
+		},
 		"negative delta norm": {
 			outputOf(`, "DeltaNorm": -1`, ""),
 			`layer "Out": DeltaNorm is -1; it must be a number of at least 0`,
@@ -391,9 +395,10 @@ func TestRulesAreEnforced(t *testing.T) {
 			unit(`, "Activation": "RELUMax"`, ""),
 			`layer "Units": Activation RELUMax is not supported; use Linear, which DSSTNE computes instead`,
 		},
-		"hidden soft-max": {
-			unit(`, "Activation": "SoftMax"`, ""),
-			`layer "Units": Activation SoftMax is not supported on a hidden layer`,
+		"hidden soft-max with dropout": {
+			unit(`, "Activation": "SoftMax", "pDropout": 0.5`, ""),
+			`layer "Units": pDropout is given, but the values of the activation "softmax" add up to 1, which dropped units ` +
+				`would change; put dropout on another layer`,
 		},
 		"negative slope of the network": {
 			unit(`, "Activation": "LRELU"`, `"Slope": -0.5`),

@@ -18,6 +18,7 @@ type hiddenLayer struct {
 	alpha      bool    // by alpha dropout
 	sparsity   sparsity
 	norm       norm
+	rows       wholeRows
 }
 
 // sparsity is the penalty on the mean of each unit over a batch; weight 0: none.
@@ -34,7 +35,7 @@ func (*hiddenLayer) accepts(source kind) bool { return !source.scores() }
 func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 	readUnits(r, o, l, earlier)
 	readSkips(r, o, l, earlier)
-	_, k.activation = readActivation(o, kernels.Tanh.String(), kernels.ActivationWords...)
+	k.readFunction(o)
 	l.Bias = o.Bool("bias", true)
 	k.readDropout(o)
 	if o.Has("sparsity") {
@@ -51,6 +52,10 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 func (k *hiddenLayer) readDropout(o *strictjson.Object) {
 	k.dropout = o.Float32("dropout", 0, strictjson.Fraction)
 	alpha := o.Float32("alpha_dropout", 0, strictjson.Fraction)
+	if k.rows.softmax && k.dropout > 0 {
+		o.Fail("dropout", `is given, but the values of the activation "softmax" add up to 1, which dropped units would `+
+			"change; put dropout on another layer")
+	}
 	if alpha == 0 {
 		return
 	}
@@ -58,7 +63,7 @@ func (k *hiddenLayer) readDropout(o *strictjson.Object) {
 	case kernels.ELU, kernels.SELU:
 	default:
 		o.Fail("alpha_dropout", `is given, but the activation is %q; with another than "elu" and "selu" use dropout`,
-			k.activation.Kind)
+			k.function())
 	}
 	if k.dropout > 0 {
 		o.Fail("alpha_dropout", "is given, and dropout is, too; a layer has one of them")
@@ -91,10 +96,10 @@ func readUnits(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 	return slices.Concat(
 		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l), fields{{"size", defineSize(l)}},
-		defineActivation(k.activation.Kind.String(), k.activation),
+		defineActivation(k.function(), k.activation),
 		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
-		defineNorm(k.norm),
+		defineNorm(k.norm), defineCap(k.rows),
 	)
 }
 
@@ -133,6 +138,9 @@ func (k *hiddenLayer) forward(b *builder, i int) {
 	if apart {
 		epilogue.Bias = nil
 		b.Add(&kernels.Activate{Name: l.Name, In: to, Out: v.out, Units: v.units, Epilogue: *epilogue})
+	}
+	if k.rows.softmax {
+		b.Add(&kernels.SoftmaxRows{Name: l.Name, X: v.out, Units: v.units})
 	}
 }
 
@@ -240,14 +248,7 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 		b.Fail(fault.New(fault.Internal, "no output depends on layer %q", l.Name))
 		return
 	}
-	h := v.out
-	if v.argument != nil {
-		h = v.argument
-	}
-	b.Add(&kernels.Backward{
-		Name: l.Name, H: h, DH: v.gradient, Shift: k.penalise(b, i), Units: v.units, Epilogue: *k.epilogue(b, i),
-		Bias: b.freeBias(i), Optimizer: b.Training().Optimizer,
-	})
+	k.differentiate(b, i)
 	if k.norm.on() {
 		k.denormalise(b, i)
 	}

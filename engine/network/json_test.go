@@ -16,7 +16,7 @@ const everything = `{"name": "a <b> & \u2028", "layers": [
 	{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.4},
 	{"name": "more", "kind": "input"},
 	{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8, "activation": "relu", "dropout": 0.1,
-		"sparsity": {"mean": 0.1, "weight": 0.3}, "batch_norm": {"momentum": 0.02},
+		"sparsity": {"mean": 0.1, "weight": 0.3}, "batch_norm": {"momentum": 0.02}, "delta_norm": 0.5,
 		"bias": false, "initializer": {"kind": "he_normal", "scale": 1e-7}},
 	{"name": "shifted", "kind": "hidden", "size": 4, "activation": "selu", "alpha_dropout": 0.1},
 	{"name": "drawn", "kind": "variational", "sources": ["hidden1"], "size": 3, "bias": false, "kl": {"weight": 0.2,

@@ -23,7 +23,9 @@ func (k *mergeLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []L
 	o.Require("function", "sources")
 	k.function = readWord(o, "function", kernels.MergeMaximum, kernels.MergeWords)
 	l.Skips = r.sources(o, l, earlier)
-	for _, key := range []string{"activation", "dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {
+	for _, key := range []string{
+		"activation", "dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey, deltaNormKey,
+	} {
 		o.Refuse(key, "is given, but a merge layer computes with values as they are; it belongs on the layers around it")
 	}
 	o.Refuse("bias", "is given, but a merge layer has no weights")

@@ -42,6 +42,8 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	for _, key := range []string{"dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {
 		o.Refuse(key, "is given, but an output layer has none; it belongs on the hidden layers before it")
 	}
+	o.Refuse(deltaNormKey, "is given, but only hidden layers have it: an output never has a whole row of its "+
+		"gradient; the optimizer's clip_norm limits the gradient of all weights")
 }
 
 func (k *outputLayer) define(n *Network, l *Layer) fields {

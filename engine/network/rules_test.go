@@ -112,7 +112,7 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].size is "8"; ` + units},
 		"hidden activation": {unit(`, "size": 8, "activation": "tahn"`),
 			`layers[1].activation is "tahn"; it must be one of linear, sigmoid, tanh, relu, elu, selu, ` +
-				`leaky_relu, softplus, softsign, gelu, silu; did you mean "tanh"?`},
+				`leaky_relu, softplus, softsign, gelu, silu, softmax; did you mean "tanh"?`},
 		"hidden dropout of 1": {unit(`, "size": 8, "dropout": 1.0`),
 			`layers[1].dropout is 1.0; it must be a number from 0 to less than 1`},
 		"sparsity without a mean": {unit(`, "size": 8, "sparsity": {"weight": 1}`), `layers[1].sparsity.mean is missing`},
@@ -160,6 +160,16 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[2].sparsity is given, but an output layer has none; it belongs on the hidden layers before it`},
 		"hidden dropout nearly 1": {unit(`, "size": 8, "dropout": 0.99999999999`),
 			`layers[1].dropout is 0.99999999999; as a 32-bit number that is 1, and it must be a number from 0 to less than 1`},
+		"soft-max with dropout": {unit(`, "size": 8, "activation": "softmax", "dropout": 0.1`),
+			`layers[1].dropout is given, but the values of the activation "softmax" add up to 1, which dropped units would ` +
+				`change; put dropout on another layer`},
+		"soft-max with alpha dropout": {unit(`, "size": 8, "activation": "softmax", "alpha_dropout": 0.1`),
+			`layers[1].alpha_dropout is given, but the activation is "softmax"; with another than "elu" and "selu" use dropout`},
+		"negative delta_norm": {unit(`, "size": 8, "delta_norm": -1`),
+			`layers[1].delta_norm is -1; it must be a number of at least 0`},
+		"delta_norm of an output": {output(`, "delta_norm": 1`),
+			`layers[2].delta_norm is given, but only hidden layers have it: an output never has a whole row of its gradient; ` +
+				`the optimizer's clip_norm limits the gradient of all weights`},
 		"hidden bias": {unit(`, "size": 8, "bias": 0`), `layers[1].bias is 0; it must be true or false`},
 		"hidden unknown key": {unit(`, "size": 8, "activaton": "tanh"`),
 			`layers[1].activaton is not a known key; did you mean "activation"?`},
@@ -200,9 +210,6 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].alpha is given, but only the activation "elu" has it`},
 		"hidden slope below 0": {unit(`, "size": 8, "activation": "leaky_relu", "slope": -0.1`),
 			`layers[1].slope is -0.1; it must be a number of at least 0`},
-		"hidden soft-max": {unit(`, "size": 8, "activation": "softmax"`),
-			`layers[1].activation is "softmax"; it must be one of linear, sigmoid, tanh, relu, elu, selu, leaky_relu, ` +
-				`softplus, softsign, gelu, silu`},
 		"output dropout": {output(`, "dropout": 0.5`),
 			`layers[2].dropout is given, but an output layer has none; it belongs on the hidden layers before it`},
 		"output scaling": {output(`, "scaling": "l2"`),

@@ -44,7 +44,7 @@ const (
 const merged = `{"layers": [
 	{"name": "input", "kind": "input", "size": "auto"},
 	{"name": "h1", "kind": "hidden", "size": 9, "activation": "sigmoid"},
-	{"name": "h2", "kind": "hidden", "size": 9, "skips": ["h1"], "activation": "relu"},
+	{"name": "h2", "kind": "hidden", "size": 9, "skips": ["h1"], "activation": "softmax"},
 	{"name": "most", "kind": "merge", "function": "maximum", "sources": ["h2", "h1"]},
 	{"name": "products", "kind": "merge", "function": "dot", "sources": ["most", "h1", "h2"]},
 	{"name": "cosines", "kind": "merge", "function": "cosine", "sources": ["most", "h1", "h2"]},

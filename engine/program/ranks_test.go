@@ -72,6 +72,18 @@ func (f faulty) Skip(op *kernels.Skip, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Skip(op, s))
 }
 
+func (f faulty) SoftmaxRows(op *kernels.SoftmaxRows, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.SoftmaxRows(op, s))
+}
+
+func (f faulty) SoftmaxRowsBackward(op *kernels.SoftmaxRowsBackward, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.SoftmaxRowsBackward(op, s))
+}
+
+func (f faulty) CapRows(op *kernels.CapRows, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.CapRows(op, s))
+}
+
 func (f faulty) Sample(op *kernels.Sample, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Sample(op, s))
 }

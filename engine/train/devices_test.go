@@ -42,7 +42,20 @@ var networks = map[string]string{
 	"linear":        linear,
 	"wide and deep": wide,
 	"merged":        merged,
+	"whole rows":    wholeRows,
 }
+
+// wholeRows has layers that need whole rows of their sums or of their gradients, which the caps all shorten.
+const wholeRows = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto"},
+	{"name": "side", "kind": "input", "size": 5},
+	{"name": "h1", "kind": "hidden", "sources": ["input", "side"], "size": 9, "activation": "softmax", "delta_norm": 1e-4,
+		"sparsity": {"mean": 0.2, "weight": 0.01}},
+	{"name": "h2", "kind": "hidden", "size": 9, "skips": ["h1"], "activation": "softmax", "batch_norm": true},
+	{"name": "h3", "kind": "hidden", "sources": ["input", "h2"], "size": 8, "activation": "gelu", "layer_norm": true,
+		"dropout": 0.2, "delta_norm": 1e-4, "sparsity": {"mean": 0.1, "weight": 0.01}},
+	{"name": "output", "kind": "output", "sources": ["h2", "h3"], "size": "auto"}],
+	"loss": "softmax"}`
 
 // merged has layers that add and compute with values of others.
 const merged = `{"layers": [

@@ -32,7 +32,7 @@ func (d *device) UnitMoments(op *kernels.UnitMoments, s *kernels.Step) error {
 	})
 }
 
-const rowWarps = 8 // kRowWarps of src/norm.cu
+const rowWarps = 8 // kRowWarps of src/step.cuh
 
 // RowMoments computes means and variances of rows over their units.
 func (d *device) RowMoments(op *kernels.RowMoments, s *kernels.Step) error {

@@ -26,7 +26,7 @@ def _special() -> Any:
     return special
 
 
-# The activation of a sum z of a layer, and its derivative.
+# The activation of a sum z of a layer, and its derivative; soft-max, which is of whole rows, has softmax below.
 ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "linear": (lambda z, _: z, lambda z, _: np.ones_like(z)),
     "sigmoid": (lambda z, _: 0.5 + 0.5 * np.tanh(z / 2), lambda z, _: 0.25 * (1 - np.tanh(z / 2) ** 2)),
@@ -56,6 +56,29 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     ),
 }
 
+
+def softmax(z: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns the soft-max of each row."""
+    powers = np.exp(z - z.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return np.asarray(powers)
+
+
+def activated(layer: Mapping[str, Any], z: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns the values of a layer with units for its sums z [rows, units]."""
+    word = layer.get("activation", "linear")
+    return softmax(z) if word == "softmax" else np.asarray(ACTIVATIONS[word][0](z, layer))
+
+
+def activated_back(layer: Mapping[str, Any], z: NDArray[Any], g: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns the gradient with respect to the sums z [rows, units], given that with respect to the values."""
+    word = layer.get("activation", "linear")
+    if word != "softmax":
+        return np.asarray(g * ACTIVATIONS[word][1](z, layer))
+    a = softmax(z)
+    return np.asarray(a * (g - (a * g).sum(axis=1, keepdims=True)))
+
+
 # The losses that decide the activation of their output; the others take that of the layer.
 _OF_LOSSES = {"softmax": "softmax", "sigmoid": "sigmoid", "scaled_marginal": "sigmoid"}
 
@@ -77,10 +100,7 @@ class Activation(NamedTuple):
         with np.errstate(under="ignore"):
             if self.word != "softmax":
                 return np.asarray(ACTIVATIONS[self.word][0](z, self.layer))
-            z -= z.max(axis=1, keepdims=True)
-            np.exp(z, out=z)
-            z /= z.sum(axis=1, keepdims=True)
-            return z
+            return softmax(z)
 
     def at(self, scores: NDArray[np.float32], ids: NDArray[Any]) -> NDArray[np.float32]:
         """Returns the values of some items of a row, rounded as :meth:`apply` rounds them; scores are of all items."""

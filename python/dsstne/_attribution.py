@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne._activations import ACTIVATIONS, normalisation
+from dsstne._activations import activated, activated_back, normalisation
 from dsstne._merging import merged, merged_back
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ class _Path:
                 z += at[:, None] * self._steps[name]
             for source, weight in self._links[name]:
                 z += values[source] @ weight.T
-            activate = ACTIVATIONS[layer.get("activation", "linear")][0]
-            sums[name], values[name] = z, activate(self._normalised(name, z), layer)
+            sums[name], values[name] = z, activated(layer, self._normalised(name, z))
         return sums, values
 
     def _normalised(self, name: str, z: Array) -> Array:
@@ -178,8 +177,7 @@ class _Path:
                 for source, g in zip(layer["sources"], merged_back(layer["function"], of, back[name]), strict=True):
                     back[source] += g
                 continue
-            slope = ACTIVATIONS[layer.get("activation", "linear")][1]
-            back[name] *= slope(self._normalised(name, sums[name]), layer)
+            back[name] = activated_back(layer, self._normalised(name, sums[name]), back[name])
             if name in self._norms:
                 scale, _, epsilon = self._norms[name]
                 normal, deviation = _centred(sums[name], epsilon)

@@ -108,6 +108,12 @@ def check(
     if model.network is None:
         kind = model._definition.get("kind")
         raise InvalidArgumentError(f"a model of kind {kind!r} is not trained, so it has no gradients; networks have")
+    for layer in model.network["layers"]:
+        if layer.get("delta_norm"):
+            raise InvalidArgumentError(
+                f"the layer {layer['name']!r} has delta_norm, which changes gradients on purpose, so that they do not "
+                "fit the loss; check the network without it"
+            )
     names = _tensors(model, tensors)
     elements, tolerance = _checks.integer(elements, "elements", 1), _checks.duration(tolerance, "tolerance")
     rng = np.random.default_rng(_checks.integer(seed, "seed", 0))

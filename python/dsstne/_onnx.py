@@ -232,6 +232,8 @@ class Graph:
         activation = layer["activation"] if layer["kind"] == "hidden" else "linear"  # an output's is for its loss
         if activation == "linear":
             return total
+        if activation == "softmax":
+            return str(self.add("Softmax", total, axis=1))
         if activation == "silu":
             return str(self.add("Mul", total, self.add("Sigmoid", total)))
         if activation == "gelu":  # z times 1/2 + erf(z / sqrt(2)) / 2; the operator Gelu is newer than the others

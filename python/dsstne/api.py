@@ -113,7 +113,8 @@ def fit(
         items: Names of the items of the output; the model stores them. None = those of Interactions, if given.
         hidden: Number of units of each hidden layer.
         activation: ``"tanh"``, ``"sigmoid"``, ``"relu"``, ``"leaky_relu"``, ``"elu"``, ``"selu"``, ``"softplus"``,
-            ``"softsign"``, ``"gelu"``, ``"silu"`` or ``"linear"``, for all hidden layers or a list with one for each.
+            ``"softsign"``, ``"gelu"``, ``"silu"``, ``"linear"`` or ``"softmax"``, which is of the whole row, for all
+            hidden layers or a list with one for each.
         loss: ``"softmax"``, ``"sigmoid"``, ``"scaled_marginal"``, ``"squared"``, ``"absolute"``, ``"l2_hinge"``,
             ``"hinge"`` (an item that is not stored has the target -1), ``"cosine_contrastive"`` or ``"bpr"``, or a
             mapping with ``kind`` and its parameters (docs/network.md). ``{"kind": "squared", "stored_only": True}``

@@ -71,6 +71,18 @@ func (b broken) Skip(op *kernels.Skip, s *kernels.Step) error {
 	return b.after(b.Device.Skip(op, s), op, s)
 }
 
+func (b broken) SoftmaxRows(op *kernels.SoftmaxRows, s *kernels.Step) error {
+	return b.after(b.Device.SoftmaxRows(op, s), op, s)
+}
+
+func (b broken) SoftmaxRowsBackward(op *kernels.SoftmaxRowsBackward, s *kernels.Step) error {
+	return b.after(b.Device.SoftmaxRowsBackward(op, s), op, s)
+}
+
+func (b broken) CapRows(op *kernels.CapRows, s *kernels.Step) error {
+	return b.after(b.Device.CapRows(op, s), op, s)
+}
+
 func (b broken) Sample(op *kernels.Sample, s *kernels.Step) error {
 	return b.after(b.Device.Sample(op, s), op, s)
 }
@@ -373,6 +385,22 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 	"Skip": {
 		defect("out", func(op *kernels.Skip, _ *kernels.Step) { offBuffer(op.Out) }),
 		defect("in", func(op *kernels.Skip, _ *kernels.Step) { offBuffer(op.In) }),
+	},
+	"SoftmaxRows": {
+		defect("values", func(op *kernels.SoftmaxRows, _ *kernels.Step) { offBuffer(op.X) }),
+		defect("row behind the batch", func(op *kernels.SoftmaxRows, step *kernels.Step) {
+			op.X.Float32()[step.Rows*op.Units] = 0
+		}),
+	},
+	"SoftmaxRowsBackward": {
+		defect("gradient", func(op *kernels.SoftmaxRowsBackward, _ *kernels.Step) { offBuffer(op.DH) }),
+		defect("values", func(op *kernels.SoftmaxRowsBackward, _ *kernels.Step) { offBuffer(op.H) }),
+	},
+	"CapRows": {
+		defect("gradient", func(op *kernels.CapRows, _ *kernels.Step) { offBuffer(op.DZ) }),
+		defect("row behind the batch", func(op *kernels.CapRows, step *kernels.Step) {
+			op.DZ.Float32()[step.Rows*op.Units] = 0
+		}),
 	},
 	"SampleBackward": {
 		defect("heads", func(op *kernels.SampleBackward, _ *kernels.Step) { offBuffer(op.Heads) }),

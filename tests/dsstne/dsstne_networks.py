@@ -282,6 +282,36 @@ NETWORKS = {
         ),
         Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
     ),
+    "soft-max units": (
+        file(
+            CE,
+            entry("counts"),
+            hidden(6, "SoftMax", "One"),
+            hidden(6, "Tanh", "Two", Source=["Input", "One"]),
+            output("tags", "Sigmoid", Source=["Two", "One"]),
+        ),
+        Call("Momentum", alpha=0.2, mu=0.5),
+    ),
+    "capped gradients of soft-max units": (
+        file(
+            CE,
+            entry(),
+            hidden(6, "Tanh", "One"),
+            hidden(6, "SoftMax", "Two", Skip="One", DeltaNorm=0.02, BatchNormalization=True),
+            output("tags", "Sigmoid", Source=["Two", "One"]),
+        ),
+        Call(alpha=0.5),
+    ),
+    "capped gradients": (
+        file(
+            "L2",
+            entry("counts"),
+            hidden(6, "Sigmoid", "One", DeltaNorm=0.05),
+            hidden(5, "Tanh", "Two", DeltaNorm=0.1),
+            output("counts", "Linear"),
+        ),
+        Call(alpha=0.1),
+    ),
     "max-out, products and cosines": (
         file(
             "L2",

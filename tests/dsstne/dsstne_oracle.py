@@ -123,6 +123,16 @@ def softmax(z, of):
     return exponential / exponential.sum(axis=1, keepdims=True)
 
 
+def softmax_back(a, delta):
+    """The derivative of a loss with respect to z from that with respect to the values. DSSTNE leaves it out."""
+    return a * (delta - (a * delta).sum(axis=1, keepdims=True))
+
+
+def capped(delta, most):
+    """The delta-norm cap (2.4): rows that are longer than it are scaled to it."""
+    return delta * most / np.maximum(most, np.linalg.norm(delta, axis=1, keepdims=True))
+
+
 ACTIVATIONS = {
     "sigmoid": (sigmoid, sigmoid_derivative),
     "tanh": (tanh, tanh_derivative),
@@ -349,6 +359,7 @@ class Layer:
     shared: dict[str, tuple[str, str]] = field(default_factory=dict)
     penalty: tuple[float, float] | None = None
     normalised: bool = False  # BatchNormalization
+    cap: float = 0.0  # DeltaNorm
 
 
 EPSILON = 1e-5  # CUDNN_BN_MIN_EPSILON
@@ -473,6 +484,7 @@ class Network:
             weights = keys.pop("weightinit", {})
             made["scheme"] = weights.get("scheme", "Xavier").lower()
             made["normalised"] = keys.pop("batchnormalization", False)
+            made["cap"] = keys.pop("deltanorm", 0.0)
             made["scale"] = weights.get("scale", 1.0)
             made["bias"] = 0.0 if made["normalised"] else weights.get("bias", 0.0)
             made["shared"] = {
@@ -573,8 +585,12 @@ class Network:
                     loss, slope = penalty(values[layer.name].mean(axis=0), *layer.penalty)
                     total += rows * loss  # once for the batch
                     delta = delta + slope
-                if not layer.function:
+                if layer.activation == "softmax":
+                    delta = softmax_back(values[layer.name], delta)
+                elif not layer.function:
                     delta = delta * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
+                if layer.cap:
+                    delta = capped(delta, layer.cap)
             if layer.function:
                 of = [values[source] for source in layer.sources]
                 for source, g in zip(layer.sources, pool_back(layer.function, of, delta), strict=True):

@@ -68,6 +68,16 @@ def test_the_parts_of_random_networks_add_up_to_the_score_less_that_of_an_empty_
         {
             "network": {
                 "layers": [
+                    {"name": "input", "kind": "input"},
+                    {"name": "h", "kind": "hidden", "size": 8, "activation": "softmax"},
+                    {"name": "g", "kind": "hidden", "size": 8, "activation": "softmax", "layer_norm": True},
+                    {"name": "out", "kind": "output", "sources": ["h", "g"]},
+                ]
+            }
+        },
+        {
+            "network": {
+                "layers": [
                     {"name": "input", "kind": "input", "scaling": "l2"},
                     {"name": "h", "kind": "hidden", "size": 8},
                     {"name": "g", "kind": "hidden", "size": 8, "skips": ["h"], "batch_norm": True},

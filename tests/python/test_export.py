@@ -125,6 +125,12 @@ NETWORKS = {
         layer("c", "merge", function="cosine", sources=["g", "h"]),
         layer("out", "output", sources=["m", "d", "c"]),
     ),
+    "soft-max units": (
+        IN,
+        layer("h", "hidden", size=8, activation="softmax", delta_norm=0.5),
+        layer("g", "hidden", size=8, skips=["h"], activation="softmax", batch_norm=True),
+        OUT,
+    ),
     "two outputs": (IN, HIDDEN, layer("first", "output"), layer("out", "output", sources=["h"])),
 }
 

@@ -84,7 +84,20 @@ def test_hinge_refuses_targets_beyond_one(X):
 
 @pytest.mark.parametrize(
     "activation",
-    ["tanh", "sigmoid", "relu", "elu", "selu", "linear", "leaky_relu", "softplus", "softsign", "gelu", "silu"],
+    [
+        "tanh",
+        "sigmoid",
+        "relu",
+        "elu",
+        "selu",
+        "linear",
+        "leaky_relu",
+        "softplus",
+        "softsign",
+        "gelu",
+        "silu",
+        "softmax",
+    ],
 )
 def test_every_activation_works_in_a_deep_network(X, activation):
     model = dsstne.fit(X, hidden=[8, 6, 5], activation=activation, epochs=1, progress=False)

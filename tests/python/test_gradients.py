@@ -45,6 +45,17 @@ NETWORKS = {
     },
     "boosted": {"loss": {"kind": "sigmoid", "one_scale": 5, "zero_scale": 0.2}, "temperature": None},
     "boosted values": {"loss": {"kind": "squared", "one_scale": 0.5}, "temperature": None},
+    "soft-max units": {
+        "network": {
+            "layers": [
+                {"name": "in", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 6, "activation": "softmax", "sparsity": {"mean": 0.1}},
+                {"name": "g", "kind": "hidden", "size": 6, "skips": ["h"], "activation": "softmax", "batch_norm": True},
+                {"name": "out", "kind": "output", "sources": ["h", "g"]},
+            ],
+            "loss": "sigmoid",
+        }
+    },
     "absolute": {"loss": "absolute", "temperature": None},
     "stored only": {"loss": {"kind": "squared", "stored_only": True}, "temperature": None},
 }
@@ -141,3 +152,14 @@ def test_wrong_arguments_are_refused(message):
 def test_a_model_that_is_not_trained_has_no_gradients():
     with pytest.raises(dsstne.InvalidArgumentError, match="'item_weights' is not trained"):
         dsstne.popularity(X).check_gradients(X)
+
+
+def test_a_network_that_caps_gradients_is_refused():
+    layers = [
+        {"name": "in", "kind": "input"},
+        {"name": "h", "kind": "hidden", "size": 6, "delta_norm": 1},
+        {"name": "out", "kind": "output"},
+    ]
+    model = trained(network={"layers": layers})
+    with pytest.raises(dsstne.InvalidArgumentError, match="the layer 'h' has delta_norm, which changes gradients"):
+        model.check_gradients(X)

@@ -275,6 +275,15 @@ typedef struct {
   int64_t next;
 } skip_t;
 
+/* See kernels.SoftmaxRows, SoftmaxRowsBackward and CapRows. */
+typedef struct {
+  int64_t rows, units;
+  float *x; /* [B, units]: the sums, or a gradient in the way back */
+  const float *h, *shift; /* of the way back; shift: [units] or null */
+  double limit; /* of the norm of a row */
+  int64_t next;
+} whole_rows_t;
+
 /* A layer whose weight rows are its items or units: the output layer with its loss, and a dense layer forward (out) and
  * backward (dz). */
 typedef struct {
@@ -440,6 +449,7 @@ typedef struct {
   PHASE(norm_scale, norm_backward_t, 1) PHASE(row_moments, row_moments_t, 1) \
   PHASE(norm_backward_rows, norm_backward_t, 1) \
   PHASE(merge, merge_t, 1) PHASE(merge_backward, merge_t, 1) PHASE(skip, skip_t, 1) \
+  PHASE(softmax_rows, whole_rows_t, 1) PHASE(softmax_rows_backward, whole_rows_t, 1) PHASE(cap_rows, whole_rows_t, 1) \
   PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \

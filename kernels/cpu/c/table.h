@@ -18,6 +18,7 @@
 #include "sample.h"
 #include "norm.h"
 #include "merge.h"
+#include "wholerows.h"
 #include "written.h"
 #include "rank_exact.h"
 #include "scores.h"

@@ -207,8 +207,6 @@ KERNEL_BOUNDS(norm_backward, NormBackwardArgs, 32 * kBackwardWarps, 1) {
   update_element(step, a.launch, a.scale, rates_of(step, step->number), k, k, a.parts[(2 * a.own + 1) * a.units + k]);
 }
 
-constexpr int kRowWarps = 8;
-
 struct RowMomentsArgs {
   const StepRecord *step;
   const float *x;  // [B, units]

@@ -73,6 +73,9 @@ DEVICE bool failed_before(const StepRecord *step, int32_t launch) {
   return step->results->stopped != 0 || int64_t(~failure >> 42) < number_of_launch(launch) - (launch >> kNumberBits);
 }
 
+// The warps of a block where each has a row; rowWarps of norm.go.
+constexpr int kRowWarps = 8;
+
 // How many rows of the step there are from row `first` on, of at most `most`.
 DEVICE int64_t rows_from(const StepRecord *step, int64_t first, int64_t most) {
   const int64_t left = step->rows - first;
