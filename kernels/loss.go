@@ -29,8 +29,8 @@ const (
 	CosineContrastive
 )
 
-// Loss describes the loss of an output layer. Weight multiplies loss and gradient. OneScale and ZeroScale are parameters
-// of ScaledMarginal and CosineContrastive, and weights of targets, see Boosts, where other losses take them.
+// Loss describes the loss of an output layer. Weight multiplies loss and gradient. OneScale and ZeroScale are
+// parameters of ScaledMarginal and CosineContrastive, and weights of targets, see Boosts, where other losses take them.
 type Loss struct {
 	Kind          LossKind
 	Activation    Activation // Linear unless the loss is ElementWise
@@ -65,14 +65,13 @@ func (k LossKind) ElementWise() bool {
 	return false
 }
 
-// TakesBoosts reports whether OneScale multiplies the loss of an item with a target, and ZeroScale that of an item
-// without.
+// TakesBoosts reports whether OneScale multiplies the loss of items with a target, and ZeroScale that of the others.
 func (l Loss) TakesBoosts() bool {
 	return !l.Pairs && (l.Kind == SigmoidCrossEntropy || l.Kind.ElementWise() && l.Kind != CosineContrastive)
 }
 
-// Boosts are the factors of the loss and the gradient of items with a target and of those without: DSSTNE's delta boost.
-// Scales that are both 0 stand for 1.
+// Boosts are the factors of the loss and the gradient of items with a target and of those without: DSSTNE's delta
+// boost. Scales that are both 0 stand for 1.
 func (l Loss) Boosts() (one, zero float32) {
 	if !l.TakesBoosts() || l.OneScale == 0 && l.ZeroScale == 0 {
 		return 1, 1
