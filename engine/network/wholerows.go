@@ -43,8 +43,8 @@ func defineCap(r wholeRows) fields {
 	return fields{{deltaNormKey, r.cap}}
 }
 
-// differentiate turns the gradient with respect to the values into that with respect to the sums, before they were
-// normalised, and updates the bias by it. What works on whole rows comes between the activation and the bias.
+// differentiate turns the gradient with respect to the values into that with respect to the sums and bias, behind a
+// norm, and updates the bias by it. What works on whole rows comes between the activation and the bias.
 func (k *hiddenLayer) differentiate(b *builder, i int) {
 	l, v := &b.net.Layers[i], &b.values[i]
 	h := v.out

@@ -297,20 +297,20 @@ NETWORKS = {
             CE,
             entry(),
             hidden(6, "Tanh", "One"),
-            hidden(6, "SoftMax", "Two", Skip="One", DeltaNorm=0.02, BatchNormalization=True),
+            hidden(6, "SoftMax", "Two", Skip="One", DeltaNorm=0.2, BatchNormalization=True),
             output("tags", "Sigmoid", Source=["Two", "One"]),
         ),
         Call(alpha=0.5),
     ),
     "capped gradients": (
         file(
-            "L2",
-            entry("counts"),
-            hidden(6, "Sigmoid", "One", DeltaNorm=0.05),
-            hidden(5, "Tanh", "Two", DeltaNorm=0.1),
-            output("counts", "Linear"),
+            CE,
+            entry(),
+            hidden(6, "Tanh", "One", DeltaNorm=0.1),
+            hidden(5, "Tanh", "Two", DeltaNorm=0.3),
+            output("tags", "Sigmoid"),
         ),
-        Call(alpha=0.1),
+        Call(alpha=0.5),
     ),
     "max-out, products and cosines": (
         file(

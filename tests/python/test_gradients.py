@@ -50,7 +50,7 @@ NETWORKS = {
             "layers": [
                 {"name": "in", "kind": "input"},
                 {"name": "h", "kind": "hidden", "size": 6, "activation": "softmax", "sparsity": {"mean": 0.1}},
-                {"name": "g", "kind": "hidden", "size": 6, "skips": ["h"], "activation": "softmax", "batch_norm": True},
+                {"name": "g", "kind": "hidden", "size": 6, "skips": ["h"], "activation": "softmax", "layer_norm": True},
                 {"name": "out", "kind": "output", "sources": ["h", "g"]},
             ],
             "loss": "sigmoid",
