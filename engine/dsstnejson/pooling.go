@@ -42,7 +42,10 @@ func refuseForMerges(o *strictjson.Object, keys ...string) {
 
 // readMerge reads a hidden pooling layer.
 func (f *file) readMerge(l *layer) {
-	refuseForMerges(l.o, "Activation", "pDropout", "BatchNormalization", "SparsenessPenalty", "WeightInit",
+	if l.o.Has("Activation") && readActivation(l.o) != "Linear" {
+		refuseForMerges(l.o, "Activation")
+	}
+	refuseForMerges(l.o, "pDropout", "BatchNormalization", "SparsenessPenalty", "WeightInit",
 		"SharedWeights", "WeightNorm", "DeltaNorm", "RELUSlope", "Slope", "ELUAlpha", "SELULambda", "Skip")
 	l.keys["kind"], l.keys["function"] = "merge", l.merge
 	if l.size == 0 {

@@ -81,6 +81,16 @@ SHAPES = {
     "two sources": file(
         INPUT, layer("A", 16, "Relu"), layer("B", 8, "Tanh", Source="Input"), sigmoid(Source=["A", "B"]), **MARGIN
     ),
+    "embeddings compared": file(
+        INPUT,
+        layer("A", 16, "Tanh"),
+        layer("B", 16, "Tanh", Source="Input"),
+        layer("C", 1, "Linear", Type="Pooling", Function="Cosine", Source=["A", "B"]),
+        sigmoid(),
+    ),
+    "linear": file(INPUT, sigmoid()),
+    "skips": file(INPUT, layer("A", 16, "Relu"), layer("B", 16, "Relu", Skip="A"), sigmoid(), DeltaBoost={"one": 2}),
+    "soft-max units": file(INPUT, layer("A", 16, "SoftMax", DeltaNorm=1.0), sigmoid()),
     "tied": file(
         INPUT,
         layer("Hidden", 32, "Tanh"),
@@ -103,17 +113,7 @@ LACKING = {
             layer("C1", [32], "Relu", Type="Convolutional", Kernel=[5, 5]),
             {**OUTPUT, "N": 10, "Activation": "SoftMax"},
         ),
-        'layer "C1": Type is Convolutional; convolution is not supported; a layer must be FullyConnected',
-    ),
-    "embeddings compared": (
-        file(
-            INPUT,
-            layer("A", 16, "Tanh"),
-            layer("B", 16, "Tanh", Source="Input"),
-            layer("C", 1, "Linear", Type="Pooling", Function="Cosine", Source=["A", "B"]),
-            sigmoid(),
-        ),
-        'layer "C": Type is Pooling; pooling is not supported; a layer must be FullyConnected',
+        'layer "C1": Type is Convolutional; convolution is not supported',
     ),
     "normalized": (
         file(INPUT, layer("Hidden", 16, "Relu", WeightNorm=1), sigmoid()),
