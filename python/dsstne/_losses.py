@@ -98,7 +98,7 @@ def _contrastive(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> 
 
 def _boosts(loss: Loss, t: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns the weights of items with and without a target."""
-    return np.where(t == 0, loss.defined.get("zero_scale", 1), loss.defined.get("one_scale", 1))
+    return np.asarray(np.where(t == 0, loss.defined.get("zero_scale", 1), loss.defined.get("one_scale", 1)))
 
 
 def _of_values(formula: Any) -> Any:
