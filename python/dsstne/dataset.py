@@ -686,7 +686,8 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Returns the type of the machine's own numbers that the engine and SciPy read instead of a type."""
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return _FLOAT32 if dtype.itemsize < 4 else _FLOAT64
-    return np.dtype(dtype.newbyteorder("="))
+    plain: np.dtype[Any] = dtype.newbyteorder("=")
+    return plain
 
 
 def _of_sparse_frame(X: Any, name: str) -> Any:
