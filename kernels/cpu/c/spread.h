@@ -5,7 +5,8 @@
 enum {
   DEPTH = 64, /* columns that are spread at a time */
   SPREAD_ROWS = (TILE_ROWS < 8 ? 8 : 4) * TILE_ROWS, /* which share what is read of the matrix */
-  SPREAD_WIDTH = 256 /* columns of the matrix at a time: sums and matrix stay in the second-level cache */
+  SPREAD_WIDTH =
+      128 /* columns of the matrix at a time: all of a spread_t has 80 KB, which the stack of a small thread has */
 };
 
 /* Sparse rows and their sums. */
