@@ -28,6 +28,7 @@ QUICK = [
     "startup",
     "output",
     "sparse",
+    "dense",
     "entries",
     "topk",
     "serving",
