@@ -395,7 +395,7 @@ func (r *outputRun) gradients() {
 		r.bias = r.op.Bias != nil && !r.op.Bias.Locked
 		grid := driver.Dim{X: blocks(r.items, stripItems), Y: r.space.rowStrips}
 		kernel := "output_loss"
-		if r.op.Loss.Activation.Kind != kernels.Linear {
+		if r.op.Loss.Activation.Kind != kernels.Linear || boosted(r.op.Loss) {
 			kernel = "output_loss_of_values"
 		}
 		launch(r.device, kernel, grid, 256, r.tile(addressOf(r.stats())))

@@ -64,7 +64,7 @@ def left(before):
         time.sleep(0.05)
 
 
-def wait_until(condition, seconds=120, what="the condition"):
+def wait_until(condition, seconds=300, what="the condition"):
     """Waits for something true and returns it."""
     end = time.monotonic() + seconds
     while not (found := condition()):

@@ -127,7 +127,9 @@ DEVICE LossAndDelta boosted_loss_of(const Loss &l, const LossRow &row, float z, 
   return {boost * x.loss, boost * x.delta};
 }
 
-constexpr int kFirstOfValues = LOSS_squared;  // of the losses of values, which an activation gives logits
+// Which losses output_loss_of_values computes: those of values, which an activation gives logits, and those that may be boosted.
+template <int kind>
+constexpr bool kOfValues = kind >= LOSS_squared || kind == LOSS_sigmoid;
 
 // The activation of a logit, and its derivative from what slope_at tells. They are called, not inlined: copies for each of eight logits make
 // output_loss_of_values two and a half times as large.

@@ -389,21 +389,23 @@ DEVICE void take_targets(const SparseRecord &target, const StripRow &row, int fi
   __syncwarp();
 }
 
+// What a number counts: all, if it counts at all, or as much as its weight.
+DEVICE float counted(bool counts, float x) { return counts ? x : 0.0f; }
+DEVICE float counted(float weight, float x) { return weight * x; }
+
 // The losses of eight logits, added up, and in the logits' place dl/dz. target(i) is the target of number i; numbers of which
-// counts(i) is false count as nothing. For absent items the target is a constant, so that what it cancels is not compiled, and
-// so is boost(i), a factor.
-template <bool activated, class Target, class Boost, class Counts>
-DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[kEight], Target target, Boost boost,
-                                 Counts counts) {
+// counts(i) is false count as nothing; it may be a weight, too. For absent items the target is a constant, so that what it cancels is not compiled.
+template <bool activated, class Target, class Counts>
+DEVICE float differentiate_eight(const Loss &l, const LossRow &row, float (&z)[kEight], Target target, Counts counts) {
   float loss = 0.0f;
-#define EIGHT(word)                                                         \
-  case LOSS_##word:                                                         \
-    if (activated && LOSS_##word < kFirstOfValues) __builtin_unreachable(); \
-    _Pragma("unroll") for (int i = 0; i < kEight; i++) {                    \
-      const LossAndDelta one = loss_##word(l, row, z[i], target(i));        \
-      loss += counts(i) ? boost(i) * one.loss : 0.0f;                       \
-      z[i] = counts(i) ? boost(i) * one.delta : 0.0f;                       \
-    }                                                                       \
+#define EIGHT(word)                                                    \
+  case LOSS_##word:                                                    \
+    if (activated && !kOfValues<LOSS_##word>) __builtin_unreachable(); \
+    _Pragma("unroll") for (int i = 0; i < kEight; i++) {               \
+      const LossAndDelta one = loss_##word(l, row, z[i], target(i));   \
+      loss += counted(counts(i), one.loss);                            \
+      z[i] = counted(counts(i), one.delta);                            \
+    }                                                                  \
     return loss;
   switch (l.kind) { LOSSES(EIGHT) }
 #undef EIGHT
@@ -445,7 +447,7 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
       z[k] += number_of(bias, k);
       sums.not_finite = fmaf(z[k], 0.0f, sums.not_finite);
     }
-    float loss, r = found->r, at_slope[kEight];
+    float loss, boost = 1.0f, at_slope[kEight];
     if (activated) {
 #pragma unroll
       for (int k = 0; k < kEight; k++) {
@@ -455,18 +457,21 @@ DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int
       }
     }
     if (at.whole && found->begin == found->end) {
-      const auto zero = [](int) { return 0.0f; };
-      const auto one = [](int) { return 1.0f; };
-      loss = differentiate_eight<activated>(a.kind, found->loss, z, zero, one, [](int) { return true; });
-      loss *= a.kind.zero_boost, r *= a.kind.zero_boost;
+      loss = differentiate_eight<activated>(a.kind, found->loss, z, [](int) { return 0.0f; }, [](int) { return true; });
+      if (activated) boost = a.kind.zero_boost, loss *= boost;
     } else {
       float t[kEight];
       take_targets(target, *found, first, targets, at, t);
-      const auto counts = [&](int k) { return has(at, k); };
-      const auto boost = [&](int k) { return boost_of(a.kind, t[k]); };
-      loss = differentiate_eight<activated>(a.kind, found->loss, z, [&](int k) { return t[k]; }, boost, counts);
+      const auto counts = [&](int k) {
+        if constexpr (activated)
+          return has(at, k) ? boost_of(a.kind, t[k]) : 0.0f;
+        else
+          return has(at, k);
+      };
+      loss = differentiate_eight<activated>(a.kind, found->loss, z, [&](int k) { return t[k]; }, counts);
     }
     sums.loss += double(found->weight * loss);
+    const float r = activated ? found->r * boost : found->r;
     if (activated) {
 #pragma unroll
       for (int k = 0; k < kEight; k++) z[k] *= slope_from(a.kind.activation, a.kind.alpha, at_slope[k]);
