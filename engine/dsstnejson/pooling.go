@@ -45,7 +45,7 @@ func (f *file) readMerge(l *layer) {
 	if l.o.Has("Activation") && readActivation(l.o) != "Linear" {
 		refuseForMerges(l.o, "Activation")
 	}
-	refuseForMerges(l.o, "pDropout", "BatchNormalization", "SparsenessPenalty", "WeightInit",
+	refuseForMerges(l.o, "Sparse", "pDropout", "BatchNormalization", "SparsenessPenalty", "WeightInit",
 		"SharedWeights", "WeightNorm", "DeltaNorm", "RELUSlope", "Slope", "ELUAlpha", "SELULambda", "Skip")
 	l.keys["kind"], l.keys["function"] = "merge", l.merge
 	if l.size == 0 {

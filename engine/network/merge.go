@@ -42,7 +42,11 @@ func (k *mergeLayer) readSize(o *strictjson.Object, l *Layer, earlier []Layer) {
 			o.FailAt("sources", n, "does not fit: %s", reason)
 		}
 	}
-	if least := 1 + int(min(1, k.function)); len(l.Skips) < least || len(l.Skips) > kernels.MaxSources {
+	least := 2
+	if k.function == kernels.MergeMaximum {
+		least = 1
+	}
+	if len(l.Skips) < least || len(l.Skips) > kernels.MaxSources {
 		o.Fail("sources", "has %d layers; %q takes from %d to %d", len(l.Skips), k.function, least, kernels.MaxSources)
 		return
 	}

@@ -217,13 +217,14 @@ func (b *builder) addScores(i int, shard *program.Shard) {
 		shard.Sparse = sparse(inputs[0])
 		return
 	}
-	parts := []kernels.Scorer{shard.Scorer}
-	for _, s := range inputs {
-		parts = append(parts, kernels.Scorer{Items: shard.Items, Sparse: sparse(s)})
+	var parts []kernels.Scorer
+	bias := shard.Bias // which the first part has
+	if len(shard.Sources) > 0 || len(inputs) == 0 && bias != nil {
+		parts, bias = append(parts, shard.Scorer), nil
 	}
-	if len(shard.Sources) == 0 && len(inputs) > 0 { // the first input has the bias
-		parts = parts[1:]
-		parts[0].Bias = shard.Bias
+	for _, s := range inputs {
+		parts = append(parts, kernels.Scorer{Items: shard.Items, Sparse: sparse(s), Bias: bias})
+		bias = nil
 	}
 	sum := &kernels.Blend{Items: shard.Items, Shards: 1, Stride: b.Rows()}
 	part := func() (string, kernels.Buffer) {

@@ -2,7 +2,8 @@
 
 A matrix in compressed row form is exactly one Arrow array: ``list<struct<index, value>>``, or ``list<index>`` when
 every stored value is 1. Row offsets are the list's offsets; column indices and values are its child arrays. A dense
-matrix is a ``fixed_size_list<value>``. The structs follow the Arrow C Data Interface (https://arrow.apache.org/docs/format/CDataInterface.html).
+matrix is a ``fixed_size_list<value>``. The structs follow the Arrow C Data Interface
+(https://arrow.apache.org/docs/format/CDataInterface.html).
 """
 
 from __future__ import annotations

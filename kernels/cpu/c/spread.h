@@ -5,11 +5,10 @@
 enum {
   DEPTH = 64, /* columns that are spread at a time */
   SPREAD_ROWS = (TILE_ROWS < 8 ? 8 : 4) * TILE_ROWS, /* which share what is read of the matrix */
-  SPREAD_WIDTH =
-      128 /* columns of the matrix at a time: all of a spread_t has 80 KB, which the stack of a small thread has */
+  SPREAD_WIDTH = 128 /* columns of the matrix at a time */
 };
 
-/* Sparse rows and their sums. */
+/* Sparse rows and their sums: 80 KB, which lie on the stack of a thread that may have 128. */
 typedef struct {
   int64_t rows;
   const int32_t *index[SPREAD_ROWS]; /* of the entries that are not spread yet */
