@@ -72,6 +72,8 @@ func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{``, `{}`, layers(auto), layers(tied), layers(in + hidden + out), everything,
 		layers(`{"name": "o", "kind": "output", "sources": []}`),
+		layers(in + `{"name": "z", "kind": "variational", "size": 2, "kl": {"schedule": {}}}, ` + out),
+		`{"layers": [` + in + hidden + out + `], "loss": {"kind": "sigmoid_cross_entropy", "schedule": {"kind": "constant"}}}`,
 		`{"layers": [{"name": "i", "kind": "input"}], "loss": [{}]}`} {
 		f.Add([]byte(seed))
 	}

@@ -54,9 +54,7 @@ func terms(document *strictjson.Object, layers []Layer) []Term {
 // addTerm reads one term.
 func addTerm(o *strictjson.Object, layers []Layer, outputs []int, given map[int]Term) {
 	term := readTerm(o)
-	if o.Has("schedule") {
-		term.Schedule = schedule.Read(o, "schedule")
-	}
+	term.Schedule = schedule.Read(o, "schedule")
 	output := -1
 	switch {
 	case o.Has("layer"):

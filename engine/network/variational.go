@@ -29,9 +29,7 @@ func (k *variationalLayer) read(r *reader, o *strictjson.Object, l *Layer, earli
 	readUnits(r, o, l, earlier)
 	kl := o.Object("kl")
 	k.divergence = kl.Float32("weight", 1, strictjson.NotNegative)
-	if kl.Has("schedule") {
-		k.annealing = schedule.Read(kl, "schedule")
-	}
+	k.annealing = schedule.Read(kl, "schedule")
 	l.Bias = o.Bool("bias", true)
 	l.Initializer = initializer(o, l)
 	for _, key := range []string{"activation", "dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {

@@ -2,6 +2,7 @@
 package schedule
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -45,6 +46,9 @@ func Read(parent *strictjson.Object, key string) Schedule {
 		s.rate = o.Float("rate", 0, strictjson.NotNegative)
 	}
 	o.RefuseOthers(fmt.Sprintf("the schedule %q", s.kind), "steps", "hold_steps", "minimum", "factor", "rate")
+	if s.IsConstant() {
+		return Schedule{} // as where none is given, so that equal schedules compare as equal
+	}
 	return s
 }
 
@@ -73,7 +77,7 @@ func (s Schedule) IsConstant() bool { return s.warmup == 0 && (s.kind == "" || s
 
 // MarshalJSON writes the object that Read reads.
 func (s Schedule) MarshalJSON() ([]byte, error) {
-	keys := map[string]any{"kind": s.kind, "warmup_steps": s.warmup}
+	keys := map[string]any{"kind": cmp.Or(s.kind, "constant"), "warmup_steps": s.warmup}
 	switch s.kind {
 	case "linear", "cosine":
 		keys["steps"], keys["minimum"] = s.steps, s.minimum
