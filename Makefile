@@ -108,7 +108,7 @@ test-home: build $(VENV)/home $(EMULATOR_LIBRARIES) emulated-arm-if-any  ## slow
 	@if $(docs_python); then $(MAKE) --no-print-directory docs; else echo "no make docs: it needs Python 3.11"; fi
 ifneq ($(EMULATOR_LIBRARY),)
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
-	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives)/^(cuda|.*float)' ./tests/conformance
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives|NotFinite)/^(cuda|.*float)' ./tests/conformance
 endif
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, checks of an emulated device

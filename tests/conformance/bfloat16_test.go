@@ -62,8 +62,8 @@ func TestANumberThatIsNotFiniteStopsTheOpInBFloat16(t *testing.T) {
 	t.Parallel()
 	forEveryBackendAt(t, kernels.BFloat16, func(t *testing.T, open opener) {
 		open = open.reusing()
-		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
-			for _, threads := range []int{1, 3} {
+		for _, threads := range threadsOf(open) {
+			for _, c := range some(open(threads), everyPlanted(), 0) {
 				require.NoError(t, stops(c, open(threads)))
 			}
 		}
@@ -98,8 +98,8 @@ func TestAFactorThatIsRoundedToInfinityStopsTheOp(t *testing.T) {
 	}
 	forEveryNarrowDevice(t, func(t *testing.T, narrow, _ opener) {
 		narrow = narrow.reusing()
-		for _, c := range list {
-			for _, threads := range []int{1, 3} {
+		for _, threads := range threadsOf(narrow) {
+			for _, c := range list {
 				require.NoError(t, stops(c, narrow(threads)))
 			}
 		}

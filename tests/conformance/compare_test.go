@@ -50,10 +50,31 @@ func spares(open opener, n int) bool { return n%4 != 0 && sparing() && !hasThrea
 // omits reports whether an emulated device is not compared with the reference in a case: every second one, and with TensorFloat32,
 // whose emulated products are those of bfloat16 but for the rounding of their factors, three in four.
 func omits(device kernels.Device, p kernels.Precision, n int) bool {
-	if _, separate := device.(kernels.Separate); !separate || !sparing() {
-		return false
+	return slow(device) && (n%2 != 0 || p == kernels.TensorFloat32 && n%4 != 0)
+}
+
+// slow reports whether a device is emulated, in tests that leave cases of such a device out.
+func slow(device kernels.Device) bool {
+	_, separate := device.(kernels.Separate)
+	return separate && sparing()
+}
+
+// some are the cases to try of what the suite tries in other ways, too: of an emulated device a quarter, which turn chooses.
+func some[Case any](d kernels.Device, cases []Case, turn int) (list []Case) {
+	for n, c := range cases {
+		if n%4 == turn || !slow(d) {
+			list = append(list, c)
+		}
 	}
-	return n%2 != 0 || p == kernels.TensorFloat32 && n%4 != 0
+	return list
+}
+
+// threadsOf are the numbers of threads to try on a device: one, where it has none to choose.
+func threadsOf(open opener) []int {
+	if hasThreads(open(1)) {
+		return []int{1, 3}
+	}
+	return []int{1}
 }
 
 // hasThreads reports whether a device computes with the number of threads that it is opened with.

@@ -147,6 +147,7 @@ func refuses(c unknownKind, n int32, d kernels.Device) error {
 }
 
 func TestAnOpWithAKindThatIsNotInTheListIsRefused(t *testing.T) {
+	t.Parallel()
 	beyond := int32(max(len(activations), len(kernels.LossWords), len(optimizerKinds), len(fillKinds), len(metricKinds)))
 	numbers := []int32{-1, beyond}
 	forEveryBackend(t, func(t *testing.T, open opener) {

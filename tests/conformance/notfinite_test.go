@@ -167,10 +167,12 @@ func TestANumberThatIsNotFiniteStopsTheOpAndLeavesWeightsFinite(t *testing.T) {
 	t.Parallel()
 	forEveryBackend(t, func(t *testing.T, open opener) {
 		open = open.reusing()
-		for _, c := range append(plantedOutputs(), plantedBackwards()...) {
-			for _, threads := range []int{1, 3} {
+		for _, threads := range threadsOf(open) {
+			for _, c := range some(open(threads), everyPlanted(), 3) {
 				require.NoError(t, stops(c, open(threads)))
 			}
 		}
 	})
 }
+
+func everyPlanted() []planted { return append(plantedOutputs(), plantedBackwards()...) }
