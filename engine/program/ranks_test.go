@@ -136,6 +136,14 @@ func (f faulty) Replay(op *kernels.Replay, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Replay(op, s))
 }
 
+func (f faulty) ColumnNorms(op *kernels.ColumnNorms, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.ColumnNorms(op, s))
+}
+
+func (f faulty) CapWeight(op *kernels.CapWeight, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.CapWeight(op, s))
+}
+
 func (f faulty) ClipNorm(op *kernels.ClipNorm, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.ClipNorm(op, s))
 }
