@@ -68,6 +68,9 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if k.temperature != 0 && len(l.Sources) != 1 {
 		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
 	}
+	if k.mostNorm > 0 && len(l.Sources) == 0 {
+		o.Fail(weightNormKey, "is given, but the layer has no sources, so it has no weights that it could limit")
+	}
 	if l.Shared != "" {
 		n.checkShared(i, o)
 		if k.mostNorm > 0 {

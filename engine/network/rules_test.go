@@ -177,6 +177,8 @@ func TestRulesAreEnforced(t *testing.T) {
 		"weight_norm of a shared weight": {output(`, "shared": "hidden1.weight", "weight_norm": 1`),
 			`layers[2].weight_norm is given, but the weight is shared; the weight_norm of the layer that has ` +
 				`hidden1.weight caps it`},
+		"weight_norm without weights": {output(`, "sources": [], "weight_norm": 1`),
+			`layers[2].weight_norm is given, but the layer has no sources, so it has no weights that it could limit`},
 		"input weight_norm": {input(`, "weight_norm": 1`),
 			`layers[0].weight_norm is given, but only hidden and output layers have it`},
 		"variational weight_norm": {variational(`, "size": 8, "weight_norm": 1`),
