@@ -237,6 +237,8 @@ type Operations interface {
 	Replay(*Replay, *Step) error
 	ClipNorm(*ClipNorm, *Step) error
 	Update(*Update, *Step) error
+	ColumnNorms(*ColumnNorms, *Step) error
+	CapWeight(*CapWeight, *Step) error
 	MoveMoments(*MoveMoments, *Step) error
 	Scores(*Scores, *Step) error
 	TopK(*TopK, *Step) error

@@ -65,7 +65,10 @@ func TestTheWorkOfAnOperationFollowsFromItsShapes(t *testing.T) {
 			&kernels.DenseBackward{Weight: denseGradient, DIn: some}, 2 * 10 * units * inputs,
 			4*10*(units+2*inputs) + 8*units*inputs,
 		},
-		"update": {&kernels.Update{Weight: gradient, Optimizer: momentum}, 0, (4 + 16) * items * units},
+		"update":           {&kernels.Update{Weight: gradient, Optimizer: momentum}, 0, (4 + 16) * items * units},
+		"norms of columns": {&kernels.ColumnNorms{Weight: wide}, 0, 4 * items * units},
+		"cap of rows":      {&kernels.CapWeight{Weight: wide}, 0, 8 * items * units},
+		"cap of columns":   {&kernels.CapWeight{Weight: wide, Ranks: 3}, 0, 8*items*units + 4*3*units},
 		"output statistics": {
 			kernels.OutputStats{Output: withBias}, 10 * items * units, 4*units*(10+items) + 4*items + 8*10,
 		},

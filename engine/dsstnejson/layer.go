@@ -141,6 +141,7 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 		l.keys["batch_norm"], begin["bias"] = true, 0
 	}
 	l.keys[key], l.keys["initializer"] = dropout, begin
+	readWeightNorm(l)
 	if most := readDeltaNorm(o); most > 0 {
 		l.keys["delta_norm"] = most
 	}
@@ -154,7 +155,19 @@ func (f *file) readOutput(l *layer, dropout float32) {
 	}
 	l.loss = f.output(o, readActivation(o), readParameters(o, f.parameters), l.keys)
 	l.shares = readSharing(o)
+	if most := readWeightNorm(l); most > 0 && l.shares != nil {
+		o.Fail("WeightNorm", noWeightNorm, most)
+	}
 	l.keys["initializer"] = readInitializer(o, l.shares != nil)
+}
+
+// readWeightNorm reads the largest norm of the weights of a unit; 0: any.
+func readWeightNorm(l *layer) float32 {
+	most := l.o.Float32("WeightNorm", 0, strictjson.NotNegative)
+	if most > 0 {
+		l.keys["weight_norm"] = most
+	}
+	return most
 }
 
 // readDeltaNorm reads the largest norm of the gradient of an example; 0: any.

@@ -4,15 +4,10 @@ import "dsstne/engine/strictjson"
 
 // What the engine lacks. An entry goes when the engine can do it, and layer.go or read.go then reads the key.
 
-// missing are the keys of layers that cannot have an effect yet: a value that asks for nothing is fine.
-var missing = []struct {
-	key      string
-	idle     func(o *strictjson.Object, key string) bool // the value asks for nothing
-	sentence string
-}{
-	{"Kernel", never, "is of convolution and pooling layers, which are not supported; remove it"},
-	{"KernelStride", never, "is of convolution and pooling layers, which are not supported; remove it"},
-	{"WeightNorm", isZero, "is not supported yet; remove it"},
+// missing are the keys of layers that cannot have an effect yet.
+var missing = []struct{ key, sentence string }{
+	{"Kernel", "is of convolution and pooling layers, which are not supported; remove it"},
+	{"KernelStride", "is of convolution and pooling layers, which are not supported; remove it"},
 }
 
 // missingTypes are the types of layers that are not supported, by their words.
@@ -28,20 +23,13 @@ const (
 	noDropout      = "is %v, but only hidden layers can drop units; set it to 0%s"
 	noDeltaNorm    = "is %v, but it is supported on hidden layers only, because an output never has a whole row of its " +
 		"gradient; remove it"
-	noSharing = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
+	noWeightNorm = "is %v, but the weight is shared; WeightNorm of the layer that has it caps it, so remove it here"
+	noSharing    = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
-
-func never(*strictjson.Object, string) bool { return false }
-
-func isZero(o *strictjson.Object, key string) bool {
-	return o.Float32(key, 0, strictjson.NotNegative) == 0
-}
 
 // refuseMissing reports the keys of missing.
 func refuseMissing(o *strictjson.Object) {
 	for _, m := range missing {
-		if o.Has(m.key) && !m.idle(o, m.key) {
-			o.Fail(m.key, "%s", m.sentence)
-		}
+		o.Refuse(m.key, "%s", m.sentence)
 	}
 }

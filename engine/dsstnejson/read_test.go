@@ -203,6 +203,11 @@ func TestHiddenLayersHaveSoftMaxAndACapOnTheirGradients(t *testing.T) {
 			ownOut))
 }
 
+func TestLayersHaveACapOnTheirWeights(t *testing.T) {
+	same(t, text("", in, `{"Name": "Units", "N": 8, "WeightNorm": 1.5}`, `{"Name": "Out", "N": "auto", "WeightNorm": 2}`),
+		own(ownLoss, ownIn, ownUnit(`, "weight_norm": 1.5`), ownOutput(`, "weight_norm": 2`)))
+}
+
 func TestTheConstantsOfSELUMayBeGiven(t *testing.T) {
 	c := config(t, unit(`, "Activation": "SELU", "ELUAlpha": 1.6732632`, `"SELULambda": 1.050701, "ELUAlpha": 1`))
 	require.Contains(t, string(c.Network.JSON()), `"activation":"selu"`)

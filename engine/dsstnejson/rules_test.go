@@ -362,9 +362,14 @@ func TestRulesAreEnforced(t *testing.T) {
 			unit(`, "Skip": 3`, ""),
 			`layer "Units": Skip is a number; it must be a name or a list of names`,
 		},
-		"weight norm": {
-			unit(`, "WeightNorm": 1.5`, ""),
-			`layer "Units": WeightNorm is not supported yet; remove it`,
+		"negative weight norm": {
+			unit(`, "WeightNorm": -1.5`, ""),
+			`layer "Units": WeightNorm is -1.5; it must be a number of at least 0`,
+		},
+		"weight norm of a shared weight": {
+			text("", in, units8, `{"Name": "Out", "N": "auto", "WeightNorm": 2`+shares("Units", "In", "Units")+`}`),
+			`layer "Out": WeightNorm is 2, but the weight is shared; WeightNorm of the layer that has it caps it, so ` +
+				`remove it here`,
 		},
 		"delta norm of an output": {
 			outputOf(`, "DeltaNorm": 1`, ""),

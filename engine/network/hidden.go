@@ -45,6 +45,7 @@ func (k *hiddenLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 		k.sparsity.weight = of.Float32("weight", 1, strictjson.NotNegative)
 	}
 	k.norm = readNorm(o)
+	k.readWeightNorm(o)
 	l.Initializer = initializer(o, l)
 }
 
@@ -99,7 +100,7 @@ func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 		defineActivation(k.function(), k.activation),
 		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
-		defineNorm(k.norm), defineCap(k.rows),
+		defineNorm(k.norm), defineCap(k.rows), k.defineWeightNorm(),
 	)
 }
 

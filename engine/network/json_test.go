@@ -16,14 +16,14 @@ const everything = `{"name": "a <b> & \u2028", "layers": [
 	{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.4},
 	{"name": "more", "kind": "input"},
 	{"name": "hidden1", "kind": "hidden", "sources": ["more", "input"], "size": 8, "activation": "relu", "dropout": 0.1,
-		"sparsity": {"mean": 0.1, "weight": 0.3}, "batch_norm": {"momentum": 0.02}, "delta_norm": 0.5,
+		"sparsity": {"mean": 0.1, "weight": 0.3}, "batch_norm": {"momentum": 0.02}, "delta_norm": 0.5, "weight_norm": 3,
 		"bias": false, "initializer": {"kind": "he_normal", "scale": 1e-7}},
 	{"name": "shifted", "kind": "hidden", "size": 4, "activation": "selu", "alpha_dropout": 0.1},
 	{"name": "drawn", "kind": "variational", "sources": ["hidden1"], "size": 3, "bias": false, "kl": {"weight": 0.2,
 		"schedule": {"kind": "constant", "warmup_steps": 10}}},
 	{"name": "output", "kind": "output", "sources": ["hidden1"], "temperature": 0.07, "shared": "hidden1.weight.input", "initializer":
 		{"bias": -10.2}},
-	{"name": "popular", "kind": "output", "sources": [], "size": 7}],
+	{"name": "popular", "kind": "output", "sources": ["shifted"], "weight_norm": 0.25, "size": 7}],
 	"loss": [{"layer": "popular", "kind": "sigmoid"}, {"layer": "output", "kind": "scaled_marginal", "weight": 0.3}]}`
 
 func TestJSONIsCanonicalAndComplete(t *testing.T) {

@@ -22,6 +22,8 @@ type kind interface {
 	heads() int64
 	// penalty reports whether the layer adds a term to the loss, behind those of the outputs, and how its weight changes.
 	penalty() (schedule.Schedule, bool)
+	// weightNorm is the greatest norm of a unit's weights from a source; 0: any.
+	weightNorm() float32
 	// accepts reports whether another layer may be a source.
 	accepts(source kind) bool
 	// read reads the keys.
@@ -100,13 +102,28 @@ func listed(words []string, conjunction string) string {
 }
 
 // common is embedded by kinds, for what most of them do not have.
-type common struct{}
+type common struct{ mostNorm float32 }
 
 func (common) reads() bool                             { return false }
 func (common) scores() bool                            { return false }
 func (common) heads() int64                            { return 1 }
+func (c common) weightNorm() float32                   { return c.mostNorm }
 func (common) penalty() (schedule.Schedule, bool)      { return schedule.Schedule{}, false }
 func (common) check(*Network, int, *strictjson.Object) {}
 func (common) feed(*program.Feed)                      {}
 func (common) loss(b *builder, i, term int)            {}
 func (common) backward(*builder, int)                  {}
+
+const weightNormKey = "weight_norm"
+
+// readWeightNorm reads the cap on the norm of each unit's weights from a source.
+func (c *common) readWeightNorm(o *strictjson.Object) {
+	c.mostNorm = o.Float32(weightNormKey, 0, strictjson.NotNegative)
+}
+
+func (c common) defineWeightNorm() fields {
+	if c.mostNorm == 0 {
+		return fields{{weightNormKey, ""}}
+	}
+	return fields{{weightNormKey, c.mostNorm}}
+}

@@ -33,6 +33,7 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	l.Bias = o.Bool("bias", true)
 	k.temperature = o.Float32("temperature", 0, strictjson.NotNegative)
 	l.Shared = o.String("shared", "")
+	k.readWeightNorm(o)
 	l.Initializer = initializer(o, l)
 	if o.Has("activation") {
 		k.function, k.activation = readActivation(o, "", outputFunctions...)
@@ -51,7 +52,7 @@ func (k *outputLayer) define(n *Network, l *Layer) fields {
 		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l),
 		fields{{"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature}},
 		defineActivation(k.function, k.activation),
-		fields{{"shared", l.Shared}, {"initializer", defineInitializer(l)}},
+		fields{{"shared", l.Shared}, {"initializer", defineInitializer(l)}}, k.defineWeightNorm(),
 	)
 }
 
@@ -67,8 +68,15 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if k.temperature != 0 && len(l.Sources) != 1 {
 		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
 	}
+	if k.mostNorm > 0 && len(l.Sources) == 0 {
+		o.Fail(weightNormKey, "is given, but the layer has no sources, so it has no weights that it could limit")
+	}
 	if l.Shared != "" {
 		n.checkShared(i, o)
+		if k.mostNorm > 0 {
+			o.Fail(weightNormKey, "is given, but the weight is shared; the weight_norm of the layer that has %s caps it",
+				l.Shared)
+		}
 	}
 	if n.touchesEntries(i) {
 		if l.Shared != "" {

@@ -170,6 +170,20 @@ func TestRulesAreEnforced(t *testing.T) {
 		"delta_norm of an output": {output(`, "delta_norm": 1`),
 			`layers[2].delta_norm is given, but only hidden layers have it: an output never has a whole row of its gradient; ` +
 				`the optimizer's clip_norm limits the gradient of all weights`},
+		"negative weight_norm": {unit(`, "size": 8, "weight_norm": -1`),
+			`layers[1].weight_norm is -1; it must be a number of at least 0`},
+		"weight_norm as a word": {output(`, "weight_norm": "auto"`),
+			`layers[2].weight_norm is "auto"; it must be a number of at least 0`},
+		"weight_norm of a shared weight": {output(`, "shared": "hidden1.weight", "weight_norm": 1`),
+			`layers[2].weight_norm is given, but the weight is shared; the weight_norm of the layer that has ` +
+				`hidden1.weight caps it`},
+		"weight_norm without weights": {output(`, "sources": [], "weight_norm": 1`),
+			`layers[2].weight_norm is given, but the layer has no sources, so it has no weights that it could limit`},
+		"input weight_norm": {input(`, "weight_norm": 1`),
+			`layers[0].weight_norm is given, but only hidden and output layers have it`},
+		"variational weight_norm": {variational(`, "size": 8, "weight_norm": 1`),
+			`layers[1].weight_norm is given, but the units of a variational layer are drawn from a normal distribution; it ` +
+				`belongs on the hidden layers around it`},
 		"hidden bias": {unit(`, "size": 8, "bias": 0`), `layers[1].bias is 0; it must be true or false`},
 		"hidden unknown key": {unit(`, "size": 8, "activaton": "tanh"`),
 			`layers[1].activaton is not a known key; did you mean "activation"?`},

@@ -59,6 +59,7 @@ func (n *Network) tensors() []Tensor {
 			t.Fill, t.Scale = l.Initializer.begin(source.Size, sums)
 			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), sums, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
+			t.MaxNorm, t.NormByColumn = l.kind.weightNorm(), source.Reads()
 			t.Touched = n.touchesEntries(i)
 			if l.Initializer.Kind == UnitNorm {
 				t.Vectors = tensor.RowVectors

@@ -24,11 +24,13 @@ func TestTensorsOfAnAutoencoder(t *testing.T) {
 	weight := func(name string, touched bool) program.Tensor {
 		return program.Tensor{Name: name, Rows: 100, Columns: 8, ByItem: true, Touched: touched, Decays: true}
 	}
+	hidden1 := weight("hidden1.weight", true)
+	hidden1.NormByColumn = true
 	bias := func(name string, units int64, byItem bool) program.Tensor {
 		return program.Tensor{Name: name, Rows: units, Columns: 1, ByItem: byItem}
 	}
 	require.Equal(t, []Tensor{
-		{Tensor: weight("hidden1.weight", true), Layer: 1, Source: 0, Fill: kernels.FillUniform, Scale: xavier},
+		{Tensor: hidden1, Layer: 1, Source: 0, Fill: kernels.FillUniform, Scale: xavier},
 		{Tensor: bias("hidden1.bias", 8, false), Layer: 1, Source: Bias, Fill: kernels.FillConstant},
 		{Tensor: weight("output.weight", false), Layer: 2, Source: 1, Fill: kernels.FillUniform, Scale: xavier},
 		{Tensor: bias("output.bias", 100, true), Layer: 2, Source: Bias, Fill: kernels.FillConstant},

@@ -32,7 +32,9 @@ func (k *variationalLayer) read(r *reader, o *strictjson.Object, l *Layer, earli
 	k.annealing = schedule.Read(kl, "schedule")
 	l.Bias = o.Bool("bias", true)
 	l.Initializer = initializer(o, l)
-	for _, key := range []string{"activation", "dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {
+	for _, key := range []string{
+		"activation", "dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey, weightNormKey,
+	} {
 		o.Refuse(key, "is given, but the units of a variational layer are drawn from a normal distribution; "+
 			"it belongs on the hidden layers around it")
 	}

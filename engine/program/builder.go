@@ -131,9 +131,11 @@ func (b *Builder) World() int { return b.spec.world() }
 // byRows reports whether each of several ranks has the whole model and a part of each batch's rows.
 func (b *Builder) byRows() bool { return b.World() > 1 && b.spec.Parallel == Data }
 
-// writes reports whether a step writes the gradients of all weights before it updates one.
+// writes reports whether a step writes the gradients of all weights before it updates one. A cap on norms needs whole
+// vectors of a weight after its update, also where a step touches parts of them only.
 func (b *Builder) writes() bool {
-	return b.byRows() || b.Training() != nil && b.Training().Optimizer.ClipNorm > 0
+	return b.byRows() || b.Training() != nil && (b.Training().Optimizer.ClipNorm > 0 ||
+		slices.ContainsFunc(b.tensors, func(t Tensor) bool { return t.capped() }))
 }
 
 // Sharded reports whether each of several ranks has a share of the items.
@@ -274,9 +276,18 @@ func (b *Builder) PartsOfRows(name, of string, part kernels.Buffer, n int64) (al
 	if !b.byRows() {
 		return part, 1, 0
 	}
-	all = b.Alloc(name, of, int64(b.World())*n)
-	b.Add(&kernels.AllGather{What: name + " of " + of, Part: part, All: all, Count: kernels.Count{Fixed: n}})
+	all, _ = b.gatherFixed(name, of, part, n)
 	return all, int64(b.World()), int64(b.Rank())
+}
+
+// gatherFixed collects n numbers from every rank, in the plan as name of whom they are for.
+func (b *Builder) gatherFixed(
+	name, of string, part kernels.Buffer, n int64,
+) (all kernels.Buffer, by *kernels.AllGather) {
+	all = b.Alloc(name, of, int64(b.World())*n)
+	by = &kernels.AllGather{What: name + " of " + of, Part: part, All: all, Count: kernels.Count{Fixed: n}}
+	b.Add(by)
+	return all, by
 }
 
 // AllGather collects n numbers for each row from every rank, in the plan as name of whom they are for.

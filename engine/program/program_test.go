@@ -309,7 +309,12 @@ const wideRows = 6
 // wideOn is the network with layers of all kinds on some ranks.
 func wideOn(t *testing.T, ranks []kernels.Rank, way program.Parallel, training program.Training) (*model.Model,
 	program.Spec) {
-	m := fixture.Model(t, wide, nil)
+	return networkOn(t, wide, ranks, way, training)
+}
+
+func networkOn(t *testing.T, definition string, ranks []kernels.Rank, way program.Parallel,
+	training program.Training) (*model.Model, program.Spec) {
+	m := fixture.Model(t, definition, nil)
 	return m, program.Spec{
 		Computation: computation(m, 4), Ranks: ranks, Rows: wideRows,
 		Weights: func(name string) (kernels.Buffer, error) {

@@ -18,7 +18,13 @@ type Tensor struct {
 	Locked  bool // training leaves it as it is: it has no gradient and no state of the optimizer
 	// Measured: a step computes it from the batch. It has no gradient and no state either.
 	Measured bool
+	// MaxNorm is the greatest Euclidean norm that an update leaves a row, or with NormByColumn a column; 0: any.
+	MaxNorm      float32
+	NormByColumn bool
 }
+
+// capped reports whether an update is followed by a CapWeight.
+func (t *Tensor) capped() bool { return t.learns() && t.MaxNorm > 0 }
 
 // learns reports whether a tensor has a gradient, and an update that follows from it.
 func (t *Tensor) learns() bool { return !t.Locked && !t.Measured }
@@ -57,8 +63,9 @@ func (b *Builder) allocGradients() {
 		if !t.learns() {
 			continue
 		}
-		b.weights[t.Name].gradient = b.gradientSize
-		b.gradientSize += aligned(t.Rows * t.Columns)
+		w := b.weights[t.Name]
+		w.gradient = b.gradientSize
+		b.gradientSize += aligned((w.end - w.first) * t.Columns)
 	}
 	b.gradients = b.Alloc("gradients", "all weights", b.gradientSize)
 }
@@ -226,6 +233,34 @@ func (b *Builder) applyGradients() {
 		if w.learns() {
 			b.Add(&kernels.Update{Weight: w.bound, Optimizer: b.Training().Optimizer})
 		}
+	}
+	b.capWeights()
+}
+
+// capWeights scales vectors of weights that are too long. The norms of all columns come before the first of the caps,
+// so that ranks agree once that they have those of all.
+func (b *Builder) capWeights() {
+	var caps []kernels.Op
+	for _, w := range b.order {
+		if !w.capped() {
+			continue
+		}
+		op := &kernels.CapWeight{Weight: w.bound, Cap: w.MaxNorm}
+		caps = append(caps, op)
+		if !w.NormByColumn {
+			continue
+		}
+		norms := &kernels.ColumnNorms{Weight: w.bound, Norms: b.Alloc("norms of columns", w.Name, w.Columns)}
+		b.AddWith(&norms.Workspace, norms, norms)
+		op.Norms, op.Ranks = norms.Norms, 1
+		if b.isSharded(w.Tensor) {
+			all, by := b.gatherFixed("norms on all ranks", w.Name, norms.Norms, w.Columns)
+			op.Norms, op.Ranks, b.unconfirmed = all, int64(b.World()), &by.Agrees
+		}
+	}
+	b.Agree()
+	for _, op := range caps {
+		b.Add(op)
 	}
 }
 

@@ -159,6 +159,60 @@ func (d *device) ClipNorm(op *kernels.ClipNorm, s *kernels.Step) error {
 	})
 }
 
+const (
+	capColumns = 32   // kCapColumns of src/update.cu
+	capRows    = 64   // the fewest rows that pay for a block
+	capBlocks  = 1024 // the most blocks, unless there are more columns
+)
+
+// capParts is in how many parts of rows kernels work on the columns of a weight.
+func capParts(w *kernels.Weights) int64 {
+	groups := (w.Columns + capColumns - 1) / capColumns
+	return max(1, min(capBlocks/max(1, groups), (w.Rows+capRows-1)/capRows))
+}
+
+type capArgs struct {
+	step, value, norms, squares driver.Address
+	rows, columns, ranks, parts int64
+	most                        float32
+	launch                      int32
+}
+
+// ofColumns is the grid of a kernel on the columns of a weight.
+func (a *capArgs) ofColumns() driver.Dim {
+	return line((a.columns+capColumns-1)/capColumns*a.parts, 1)
+}
+
+func (d *device) capArgs(w *kernels.Weights, norms kernels.Buffer) capArgs {
+	return capArgs{
+		step: d.step.at, value: addressOf(w.Value), norms: addressOf(norms), rows: w.Rows, columns: w.Columns,
+		parts: capParts(w), launch: d.next(site{}),
+	}
+}
+
+// ColumnNorms computes the norms of columns.
+func (d *device) ColumnNorms(op *kernels.ColumnNorms, s *kernels.Step) error {
+	return d.run("ColumnNorms", s, nil, func() {
+		a := d.capArgs(op.Weight, op.Norms)
+		a.squares = addressOf(op.Workspace)
+		launch(d, "column_squares", a.ofColumns(), 32*8, &a)
+		launch(d, "column_norms", line(a.columns, 256), 256, &a)
+	})
+}
+
+// CapWeight scales vectors of a weight that are too long.
+func (d *device) CapWeight(op *kernels.CapWeight, s *kernels.Step) error {
+	return d.run("CapWeight", s, nil, func() {
+		a := d.capArgs(op.Weight, op.Norms)
+		a.ranks, a.most = op.Ranks, op.Cap
+		if op.Ranks > 0 {
+			launch(d, "cap_weight_columns", a.ofColumns(), 32*8, &a)
+			return
+		}
+		launch(d, "cap_weight_rows", line(max(1, a.rows), rowWarps), 32*rowWarps, &a)
+	})
+}
+
 // updateWritten runs the optimizer for some elements of a weight, with a gradient whose parts are pitch apart.
 func (d *device) updateWritten(
 	w *kernels.Weights, o kernels.Optimizer, gradient driver.Address, first, count, parts, pitch int64,

@@ -75,6 +75,8 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 			size = d.denseWorkspace(op.Weight, rows)
 		case *kernels.ClipNorm:
 			size = 2 * clipBlocks
+		case *kernels.ColumnNorms:
+			size = 2 * capParts(op.Weight) * op.Weight.Columns
 		case *kernels.SampleBackward:
 			size = 2 * rows
 		case *kernels.TopK:

@@ -241,3 +241,41 @@ func (device) ClipNorm(op *kernels.ClipNorm, _ *kernels.Step) error {
 	}
 	return nil
 }
+
+// ColumnNorms computes the norms of columns.
+func (device) ColumnNorms(op *kernels.ColumnNorms, _ *kernels.Step) error {
+	w, norms := op.Weight, op.Norms.Float32()
+	for k := range w.Columns {
+		squares := 0.0
+		for row := range w.Rows {
+			x := float64(rowOf(w.Value, row, w.Columns)[k])
+			squares += x * x
+		}
+		norms[k] = float32(min(math.Sqrt(squares), math.MaxFloat32))
+	}
+	return nil
+}
+
+// CapWeight scales vectors of a weight that are too long.
+func (device) CapWeight(op *kernels.CapWeight, _ *kernels.Step) error {
+	w, most := op.Weight, float64(op.Cap)
+	for row := range w.Rows {
+		x := rowOf(w.Value, row, w.Columns)
+		ofRow := math.Sqrt(kernels.Dot(x, x))
+		for k := range w.Columns {
+			norm := ofRow
+			if op.Ranks > 0 {
+				squares := 0.0
+				for rank := range op.Ranks {
+					part := float64(rowOf(op.Norms, rank, w.Columns)[k])
+					squares += part * part
+				}
+				norm = math.Sqrt(squares)
+			}
+			if norm > most {
+				x[k] = float32(float64(x[k]) * (most / norm))
+			}
+		}
+	}
+	return nil
+}

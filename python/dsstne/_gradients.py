@@ -114,6 +114,11 @@ def check(
                 f"the layer {layer['name']!r} has delta_norm, which changes gradients on purpose, so that they do not "
                 "fit the loss; check the network without it"
             )
+        if layer.get("weight_norm"):
+            raise InvalidArgumentError(
+                f"the layer {layer['name']!r} has weight_norm, which changes weights after a step, so that they do not "
+                "tell its gradients; check the network without it"
+            )
     names = _tensors(model, tensors)
     elements, tolerance = _checks.integer(elements, "elements", 1), _checks.duration(tolerance, "tolerance")
     rng = np.random.default_rng(_checks.integer(seed, "seed", 0))

@@ -87,10 +87,10 @@ class Network(Shown):
 
         Example:
             >>> import dsstne
-            >>> layers = [{"N": 20, "Sparse": True}, {"Name": "H", "N": 8, "WeightNorm": 1}, {"N": 20}]
-            >>> dsstne.Network.from_dsstne({"Layers": layers})
+            >>> layers = [{"N": 20}, {"Name": "C", "N": 8, "Type": "Convolutional"}, {"N": 20}]
+            >>> dsstne.Network.from_dsstne({"Layers": layers})  # doctest: +ELLIPSIS
             Traceback (most recent call last):
-            dsstne.errors.InvalidArgumentError: DSSTNE network: layer "H": WeightNorm is not supported yet; remove it
+            dsstne.errors.InvalidArgumentError: ... layer "C": Type is Convolutional; convolution is not supported
         """
         return _read(source, "dsstne")
 

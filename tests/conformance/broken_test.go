@@ -139,6 +139,14 @@ func (b broken) ClipNorm(op *kernels.ClipNorm, s *kernels.Step) error {
 	return b.after(b.Device.ClipNorm(op, s), op, s)
 }
 
+func (b broken) ColumnNorms(op *kernels.ColumnNorms, s *kernels.Step) error {
+	return b.after(b.Device.ColumnNorms(op, s), op, s)
+}
+
+func (b broken) CapWeight(op *kernels.CapWeight, s *kernels.Step) error {
+	return b.after(b.Device.CapWeight(op, s), op, s)
+}
+
 func (b broken) Update(op *kernels.Update, s *kernels.Step) error {
 	return b.after(b.Device.Update(op, s), op, s)
 }
@@ -465,6 +473,18 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("gradients", func(op *kernels.ClipNorm, _ *kernels.Step) { offBuffer(op.Gradients) }),
 		defect("number behind the gradients", func(op *kernels.ClipNorm, _ *kernels.Step) {
 			op.Gradients.Float32()[op.Count] = 0
+		}),
+	},
+	"ColumnNorms": {
+		defect("norms", func(op *kernels.ColumnNorms, _ *kernels.Step) { offBuffer(op.Norms) }),
+		defect("column behind the weight", func(op *kernels.ColumnNorms, _ *kernels.Step) {
+			op.Norms.Float32()[op.Weight.Columns] = 0
+		}),
+	},
+	"CapWeight": {
+		defect("weight", func(op *kernels.CapWeight, _ *kernels.Step) { offBuffer(op.Weight.Value) }),
+		defect("row behind the weight", func(op *kernels.CapWeight, _ *kernels.Step) {
+			op.Weight.Value.Float32()[op.Weight.Rows*op.Weight.Columns] = 0
 		}),
 	},
 	"Update": {

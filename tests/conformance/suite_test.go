@@ -48,6 +48,8 @@ var opCases = []group{
 	{"Replay", remembering(replayCases)},
 	{"ClipNorm", remembering(clipCases)},
 	{"Update", remembering(updateCases)},
+	{"ColumnNorms", remembering(columnNormsCases)},
+	{"CapWeight", remembering(capWeightCases)},
 	{"Moments", remembering(momentsCases)},
 	{"Blend", remembering(blendCases)},
 	{"MergeTopK", remembering(mergeCases)},

@@ -312,6 +312,30 @@ NETWORKS = {
         ),
         Call(alpha=0.5),
     ),
+    "capped weights": (
+        file(
+            CE,
+            entry(),
+            hidden(6, "Tanh", "One", WeightNorm=1.2),
+            hidden(5, "Tanh", "Two", WeightNorm=0.9),
+            output("tags", "Sigmoid", Source=["Two", "One"], WeightNorm=1.1),
+        ),
+        Call(alpha=0.5),
+    ),
+    "capped weights of several inputs and of what was asked": (
+        file(
+            CE,
+            entry(),
+            entry("counts", "Counts"),
+            hidden(6, "Tanh", "One", Source=["Input", "Counts"], WeightNorm=1.3),
+            output("asked", "Sigmoid", WeightNorm=1.2),
+        ),
+        Call("Momentum", alpha=0.2, mu=0.5, lambda_=0.01),
+    ),
+    "a shared weight with a cap": (
+        file(CE, entry(), hidden(6, "Tanh", WeightNorm=1.4), output("likes", "Sigmoid", **tied())),
+        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+    ),
     "max-out, products and cosines": (
         file(
             "L2",

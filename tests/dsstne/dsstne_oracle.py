@@ -133,6 +133,11 @@ def capped(delta, most):
     return delta * most / np.maximum(most, np.linalg.norm(delta, axis=1, keepdims=True))
 
 
+def limited(weight, most):
+    """The weight norm (3.1): vectors of units, which are columns, that are longer than it are scaled to it."""
+    return weight * most / np.maximum(most, np.linalg.norm(weight, axis=0))
+
+
 ACTIVATIONS = {
     "sigmoid": (sigmoid, sigmoid_derivative),
     "tanh": (tanh, tanh_derivative),
@@ -360,6 +365,7 @@ class Layer:
     penalty: tuple[float, float] | None = None
     normalised: bool = False  # BatchNormalization
     cap: float = 0.0  # DeltaNorm
+    norm: float = 0.0  # WeightNorm
 
 
 EPSILON = 1e-5  # CUDNN_BN_MIN_EPSILON
@@ -485,6 +491,7 @@ class Network:
             made["scheme"] = weights.get("scheme", "Xavier").lower()
             made["normalised"] = keys.pop("batchnormalization", False)
             made["cap"] = keys.pop("deltanorm", 0.0)
+            made["norm"] = keys.pop("weightnorm", 0.0)
             made["scale"] = weights.get("scale", 1.0)
             made["bias"] = 0.0 if made["normalised"] else weights.get("bias", 0.0)
             made["shared"] = {
@@ -646,6 +653,8 @@ def train(network, parameters, data, call, steps):
             w = OPTIMIZERS[call.mode](w, g, rate, call, states[key], step + 1)
             if not is_bias:  # Duchi and Singer, 2009
                 w = np.sign(w) * np.maximum(0, np.abs(w) - rate * call.lambda1)
+                if most := network.layers[key[1]].norm:
+                    w = limited(w, most)
             parameters[key] = w
     last = len(losses) // batches * batches
     return parameters, sum(losses[last - batches : last]) / rows

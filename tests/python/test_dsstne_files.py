@@ -90,6 +90,7 @@ SHAPES = {
     ),
     "linear": file(INPUT, sigmoid()),
     "skips": file(INPUT, layer("A", 16, "Relu"), layer("B", 16, "Relu", Skip="A"), sigmoid(), DeltaBoost={"one": 2}),
+    "capped weights": file(INPUT, layer("A", 16, "Relu", WeightNorm=1.0), sigmoid(WeightNorm=0.5)),
     "soft-max units": file(INPUT, layer("A", 16, "SoftMax", DeltaNorm=1.0), sigmoid()),
     "tied": file(
         INPUT,
@@ -115,9 +116,9 @@ LACKING = {
         ),
         'layer "C1": Type is Convolutional; convolution is not supported',
     ),
-    "normalized": (
-        file(INPUT, layer("Hidden", 16, "Relu", WeightNorm=1), sigmoid()),
-        'layer "Hidden": WeightNorm is not supported yet; remove it',
+    "kernels": (
+        file(INPUT, layer("Hidden", 16, "Relu", KernelStride=[1]), sigmoid()),
+        'layer "Hidden": KernelStride is of convolution and pooling layers, which are not supported; remove it',
     ),
 }
 

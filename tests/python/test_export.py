@@ -128,7 +128,7 @@ NETWORKS = {
     "soft-max units": (
         IN,
         layer("h", "hidden", size=8, activation="softmax", delta_norm=0.5),
-        layer("g", "hidden", size=8, skips=["h"], activation="softmax", batch_norm=True),
+        layer("g", "hidden", size=8, skips=["h"], activation="softmax", batch_norm=True, weight_norm=0.5),
         OUT,
     ),
     "two outputs": (IN, HIDDEN, layer("first", "output"), layer("out", "output", sources=["h"])),

@@ -154,12 +154,19 @@ def test_a_model_that_is_not_trained_has_no_gradients():
         dsstne.popularity(X).check_gradients(X)
 
 
-def test_a_network_that_caps_gradients_is_refused():
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("delta_norm", "the layer 'h' has delta_norm, which changes gradients"),
+        ("weight_norm", "the layer 'h' has weight_norm, which changes weights after a step"),
+    ],
+)
+def test_a_network_that_caps_gradients_or_weights_is_refused(key, message):
     layers = [
         {"name": "in", "kind": "input"},
-        {"name": "h", "kind": "hidden", "size": 6, "delta_norm": 1},
+        {"name": "h", "kind": "hidden", "size": 6, key: 1},
         {"name": "out", "kind": "output"},
     ]
     model = trained(network={"layers": layers})
-    with pytest.raises(dsstne.InvalidArgumentError, match="the layer 'h' has delta_norm, which changes gradients"):
+    with pytest.raises(dsstne.InvalidArgumentError, match=message):
         model.check_gradients(X)

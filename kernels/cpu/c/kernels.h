@@ -151,6 +151,17 @@ typedef struct {
   int64_t next, next_scaled;
 } clip_t;
 
+/* See kernels.ColumnNorms and CapWeight. */
+typedef struct {
+  float *value; /* [rows, columns] */
+  int64_t rows, columns;
+  float *norms; /* of ColumnNorms: [columns]; of CapWeight: [ranks, columns] */
+  double *squares; /* of ColumnNorms: [blocks of rows, columns] */
+  int64_t blocks, ranks;
+  double most;
+  int64_t next, next_summed;
+} cap_weight_t;
+
 /* The optimizer on every row, with the gradient that was written, see kernels.Update. */
 typedef struct {
   const float *gradient;
@@ -450,7 +461,9 @@ typedef struct {
   PHASE(norm_backward_rows, norm_backward_t, 1) \
   PHASE(merge, merge_t, 1) PHASE(merge_backward, merge_t, 1) PHASE(skip, skip_t, 1) \
   PHASE(softmax_rows, whole_rows_t, 1) PHASE(softmax_rows_backward, whole_rows_t, 1) PHASE(cap_rows, whole_rows_t, 1) \
-  PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
+  PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) PHASE(column_squares, cap_weight_t, 0) \
+  PHASE(column_norms, cap_weight_t, 0) PHASE(cap_weight_rows, cap_weight_t, 0) \
+  PHASE(cap_weight_columns, cap_weight_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
   PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
   PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(entries_rows, entries_t, 1) \

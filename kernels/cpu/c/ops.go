@@ -97,16 +97,6 @@ func (o Ops) Update(op *kernels.Update, s *kernels.Step) error {
 	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_update_written)
 }
 
-func (o Ops) ClipNorm(op *kernels.ClipNorm, _ *kernels.Step) error {
-	call := &call{alone: op.Count < short}
-	const block = 1 << 16 // CLIP_BLOCK of written.h
-	a := &C.clip_t{
-		gradients: buffer(op.Gradients), count: C.int64_t(op.Count), limit: C.float(op.Limit),
-		squares: pinned[C.double](call, make([]float64, (op.Count+block-1)/block)),
-	}
-	return o.do(call, unsafe.Pointer(a), nil, C.run_clip_sum, C.run_clip_scale)
-}
-
 func (o Ops) UnitSums(op *kernels.UnitSums, s *kernels.Step) error {
 	call := &call{alone: s.Rows*op.Units < short}
 	a := &C.unit_sums_t{
@@ -410,6 +400,8 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false, false)
 	case *kernels.DenseBackward:
 		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false, false)
+	case *kernels.ColumnNorms:
+		return 2 * squaresOf(op.Weight) * op.Weight.Columns
 	case *kernels.Output:
 		if op.Items > 0 {
 			return o.layerSize(rows, units(op.Sources), op.Items, op.Continues, op.Loss.Activation.Kind != kernels.Linear)

@@ -5,6 +5,7 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
+#include <float.h>
 #include <math.h>
 #include <sched.h>
 #include <stddef.h>
