@@ -28,7 +28,6 @@ const (
 	noDropout      = "is %v, but only hidden layers can drop units; set it to 0%s"
 	noDeltaNorm    = "is %v, but it is supported on hidden layers only, because an output never has a whole row of its " +
 		"gradient; remove it"
-	noSharing = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
 
 func never(*strictjson.Object, string) bool { return false }

@@ -26,8 +26,9 @@ type Builder struct {
 	weights      map[string]*weight
 	order        []*weight      // as they were bound
 	last         []kernels.Op   // see AddLast
-	gradients    kernels.Buffer // of all weights, in data-parallel training
+	gradients    kernels.Buffer // of all weights, in steps that write them
 	gradientSize int64
+	sums         bool // the gradient of a weight that learns is summed, see Tensor.Summed
 
 	scratch, early scratch         // early: of operations that are kernels.Early
 	unconfirmed    *kernels.Agrees // of the last exchange, if no Agree has followed
@@ -133,7 +134,7 @@ func (b *Builder) byRows() bool { return b.World() > 1 && b.spec.Parallel == Dat
 
 // writes reports whether a step writes the gradients of all weights before it updates one.
 func (b *Builder) writes() bool {
-	return b.byRows() || b.Training() != nil && b.Training().Optimizer.ClipNorm > 0
+	return b.byRows() || b.Training() != nil && (b.sums || b.Training().Optimizer.ClipNorm > 0)
 }
 
 // Sharded reports whether each of several ranks has a share of the items.
