@@ -67,9 +67,6 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	if k.temperature != 0 && len(l.Sources) != 1 {
 		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
 	}
-	if l.Shared != nil && n.touchesEntries(i) {
-		o.Fail("shared", "is given, but a loss of stored entries or negatives needs weights of the layer's own")
-	}
 	if k.function != "" {
 		term := n.termOf(i)
 		loss := term.Loss.Kind

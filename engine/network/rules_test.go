@@ -285,9 +285,6 @@ func TestRulesAreEnforced(t *testing.T) {
 		"shared list with an unknown weight": {deep(`, "sources": ["square", "hidden1"], "shared": [{"source": "hidden1", ` +
 			`"weight": "sqare.weight"}]`),
 			`layers[3].shared[0].weight is "sqare.weight"; no earlier layer has this weight; did you mean "square.weight"?`},
-		"shared by a loss of stored entries": {
-			`{"layers": [` + tied + `], "loss": {"kind": "squared", "stored_only": true}}`,
-			`layers[2].shared is given, but a loss of stored entries or negatives needs weights of the layer's own`},
 		"shared with no source": {output(`, "shared": "hidden1.weight", "sources": []`),
 			`layers[2].shared is "hidden1.weight", which needs exactly one source, but the layer has 0`},
 		"shared of another size": {output(`, "shared": "hidden1.weight", "size": 99`),

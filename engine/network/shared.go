@@ -337,14 +337,16 @@ func (b *builder) users(tensor string) (list []at) {
 // gathers reports whether a layer reads a weight by rows of an input.
 func (b *builder) gathers(of at) bool { return b.net.Layers[of.source].Reads() }
 
-// isTied reports whether a hidden layer that reads an input and an output that reads one hidden layer are all who use a
-// weight. Then the operations of the output update all of it, but for the rows that those of the input finish.
+// isTied reports whether a hidden layer that reads an input and an output that scores all items by one hidden layer are
+// all who use a weight. Then the operations of the output update all of it, but for the rows that those of the input
+// finish.
 func (b *builder) isTied(users []at) bool {
 	if len(users) != 2 || !b.gathers(users[0]) || b.gathers(users[1]) {
 		return false
 	}
 	into := &b.net.Layers[users[1].layer]
-	return !b.net.Layers[users[0].layer].Scores() && into.Scores() && len(into.Sources) == 1
+	whole := into.Scores() && !b.net.touchesEntries(users[1].layer)
+	return !b.net.Layers[users[0].layer].Scores() && whole && len(into.Sources) == 1
 }
 
 // tied is the weight that an output shares with the input that feeds a slot; -1: it shares none in this way.

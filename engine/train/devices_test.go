@@ -39,11 +39,12 @@ var networks = map[string]string{
 	"drawn units":        drawn,
 	"several in and out, normalised": strings.Replace(strings.Replace(several, `"size": 8,`, `"size": 8, "batch_norm": true,`, 1),
 		`"size": 6,`, `"size": 6, "batch_norm": {"epsilon": 0.1},`, 1),
-	"linear":        linear,
-	"wide and deep": wide,
-	"merged":        merged,
-	"whole rows":    wholeRows,
-	"shared":        shared,
+	"linear":             linear,
+	"wide and deep":      wide,
+	"merged":             merged,
+	"whole rows":         wholeRows,
+	"shared":             shared,
+	"shared, of entries": sharedEntries,
 }
 
 // shared has weights with several users, as they are and transposed: an autoencoder whose decoder has the weights of its
@@ -63,6 +64,12 @@ const shared = `{"layers": [
 		[{"source": "d2", "weight": "h1.weight"}]}],
 	"loss": [{"layer": "output", "kind": "softmax"}, {"layer": "label", "kind": "sigmoid", "weight": 0.5},
 		{"layer": "late", "kind": "squared"}]}`
+
+// sharedEntries has outputs that share weights and touch the items of entries only.
+var sharedEntries = strings.NewReplacer(
+	`"kind": "squared"`, `"kind": "squared", "stored_only": true`, `"kind": "softmax"`, `"kind": "sigmoid", "negatives": 2`,
+	`"sources": ["d2", "also"]`, `"sources": ["d2", "d1"]`,
+).Replace(shared)
 
 // wholeRows has layers that need whole rows of their sums or of their gradients, which the caps all shorten.
 const wholeRows = `{"layers": [

@@ -78,6 +78,16 @@ NETWORKS = {
             "loss": "sigmoid",
         }
     },
+    "tied, stored only": {
+        "network": {
+            "layers": [
+                {"name": "in", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 6},
+                {"name": "out", "kind": "output", "shared": "h.weight", "temperature": 0.5},
+            ],
+            "loss": {"kind": "squared", "stored_only": True},
+        }
+    },
     "absolute": {"loss": "absolute", "temperature": None},
     "stored only": {"loss": {"kind": "squared", "stored_only": True}, "temperature": None},
 }
