@@ -227,6 +227,7 @@ type Operations interface {
 	SoftmaxRows(*SoftmaxRows, *Step) error
 	SoftmaxRowsBackward(*SoftmaxRowsBackward, *Step) error
 	CapRows(*CapRows, *Step) error
+	CopyMatrix(*CopyMatrix, *Step) error
 	Sample(*Sample, *Step) error
 	SampleBackward(*SampleBackward, *Step) error
 	Backward(*Backward, *Step) error

@@ -82,11 +82,11 @@ func (f *file) order() []*layer {
 	ordered := make([]*layer, 0, len(f.layers))
 	placed := make([]bool, len(f.layers))
 	for range f.layers {
-		next := 0
-		for next < len(placed) && (placed[next] || f.waits(next, placed)) {
-			next++
+		next := f.next(placed, true)
+		if next < 0 {
+			next = f.next(placed, false)
 		}
-		if next == len(placed) {
+		if next < 0 {
 			f.failCycle(placed)
 			return nil
 		}
@@ -97,6 +97,21 @@ func (f *file) order() []*layer {
 		f.o.Fail("Layers", "has neither a hidden nor an output layer; a network needs at least one of them")
 	}
 	return ordered
+}
+
+// next is the first layer that can be placed, -1 for none; shares: it does not share the weight of one that is not.
+func (f *file) next(placed []bool, shares bool) int {
+	for i, l := range f.layers {
+		waits := placed[i] || f.waits(i, placed)
+		for _, s := range l.shares {
+			owner := f.find(s.sourceOutput)
+			waits = waits || shares && owner >= 0 && !placed[owner]
+		}
+		if !waits {
+			return i
+		}
+	}
+	return -1
 }
 
 // waits reports whether a layer has a source that is not placed.
@@ -132,56 +147,95 @@ type sharing struct {
 	transposed                            bool
 }
 
-// readSharing reads SharedWeights: an object, or a list of one; nil if it is not given.
-func readSharing(o *strictjson.Object) *sharing {
-	var entry *strictjson.Object
+// readSharing reads SharedWeights: an object or a list of them, one for each source whose weight is shared.
+func readSharing(o *strictjson.Object) (list []sharing) {
+	var entries []*strictjson.Object
 	switch o.Type("SharedWeights") {
 	case strictjson.Missing:
-		return nil
 	case strictjson.ListType:
-		list := o.Objects("SharedWeights")
-		if len(list) != 1 {
-			o.Fail("SharedWeights", noSharing, "has several or no entries")
-			return nil
-		}
-		entry = list[0]
+		entries = o.Objects("SharedWeights")
 	default:
-		entry = o.Object("SharedWeights")
+		entries = []*strictjson.Object{o.Object("SharedWeights")}
 	}
-	entry.Require("InputLayer", "SourceInputLayer", "SourceOutputLayer")
-	return &sharing{
-		entry.String("InputLayer", ""), entry.String("SourceInputLayer", ""), entry.String("SourceOutputLayer", ""),
-		entry.Bool("Transposed", false),
+	for _, entry := range entries {
+		entry.Require("InputLayer", "SourceInputLayer", "SourceOutputLayer")
+		list = append(list, sharing{
+			entry.String("InputLayer", ""), entry.String("SourceInputLayer", ""), entry.String("SourceOutputLayer", ""),
+			entry.Bool("Transposed", false),
+		})
+	}
+	return list
+}
+
+// sharesAll reports whether every weight of a layer is that of another one.
+func (l *layer) sharesAll() bool { return len(l.shares) > 0 && len(l.shares) >= len(l.sources) }
+
+// share writes the key "shared" of a layer.
+func (f *file) share(l *layer, earlier []*layer) {
+	var list []fields
+	for n := range l.shares {
+		s := &l.shares[n]
+		for _, other := range l.shares[:n] {
+			if other.inputLayer == s.inputLayer {
+				l.o.Fail("SharedWeights", "has InputLayer %q twice", s.inputLayer)
+				return
+			}
+		}
+		if !f.owns(l, s, earlier) {
+			return
+		}
+		owner, into := f.layers[f.find(s.sourceOutput)], s.sourceInput
+		weight := owner.name + ".weight"
+		if len(owner.sources) > 1 {
+			weight += "." + into
+		}
+		list = append(list, fields{"source": s.inputLayer, "weight": weight, "transposed": s.transposed})
+	}
+	if l.keys["shared"] = any(list); len(l.sources) == 1 {
+		l.keys["shared"] = list[0]
 	}
 }
 
-// share writes the key "shared" of an output.
-func (f *file) share(l *layer) {
-	s := l.shares
+// owns looks for the layers between which a shared weight is, and reports what is wrong. A weight that is itself a
+// shared one is that of its owner.
+func (f *file) owns(l *layer, s *sharing, earlier []*layer) bool {
 	for _, name := range []string{s.inputLayer, s.sourceInput, s.sourceOutput} {
 		if f.find(name) < 0 {
 			l.o.Fail("SharedWeights", "names %q; no layer has this name%s", name, strictjson.Suggestion(name, f.names()))
-			return
+			return false
 		}
 	}
-	source, owner := f.find(s.sourceInput), f.layers[f.find(s.sourceOutput)]
-	from, into := f.layers[f.find(s.inputLayer)], f.layers[source]
+	from, into, owner := f.find(s.inputLayer), f.find(s.sourceInput), f.layers[f.find(s.sourceOutput)]
+	a, b, c, d := f.layers[into], owner, f.layers[from], l
+	if s.transposed {
+		c, d = d, c
+	}
+	differ := func(x, y *layer) bool { return x.size*y.size != 0 && x.size != y.size }
 	switch {
-	case len(l.sources) != 1 || f.layers[l.sources[0]] != from:
-		l.o.Fail("SharedWeights", "has InputLayer %q, which must be the only Source of the layer", from.name)
-	case !slices.Contains(owner.sources, source):
-		l.o.Fail("SharedWeights", "names a weight from %q to %q, but the first is not a Source of the second", into.name,
-			owner.name)
-	case into.kind != input || owner.kind != hidden:
-		l.o.Fail("SharedWeights", noSharing, "names a weight between other layers")
-	case !s.transposed:
-		l.o.Fail("SharedWeights", noSharing, "is not Transposed")
-	case from.size != owner.size || into.size*l.size != 0 && into.size != l.size:
-		l.o.Fail("SharedWeights", "names a weight of %s and %s, which has another shape than that of %s and %s",
-			sized(into), sized(owner), sized(l), sized(from))
+	case !slices.Contains(l.sources, from):
+		l.o.Fail("SharedWeights", "has InputLayer %q, which is not a Source of the layer", s.inputLayer)
+	case owner.merge != "":
+		l.o.Fail("SharedWeights", "names a weight from %q to %q, but the second is a pooling layer, which has no weights",
+			s.sourceInput, owner.name)
+	case !slices.Contains(owner.sources, into):
+		l.o.Fail("SharedWeights", "names a weight from %q to %q, but the first is not a Source of the second",
+			s.sourceInput, owner.name)
+	case owner == l:
+		l.o.Fail("SharedWeights", "names a weight of the layer itself; others can share it")
+	case !slices.Contains(earlier, owner):
+		l.o.Fail("SharedWeights", "names a weight of %q, which does not come before the layer; let %q name the weight of %q",
+			owner.name, owner.name, l.name)
+	case differ(a, c) || differ(b, d):
+		l.o.Fail("SharedWeights", "names a weight from %s to %s, which has another shape than that from %s to %s%s",
+			sized(a), sized(b), sized(f.layers[from]), sized(l), map[bool]string{true: " transposed"}[s.transposed])
+	default:
+		for _, other := range owner.shares {
+			if other.inputLayer == s.sourceInput { // which is resolved, because its layer is an earlier one
+				s.sourceInput, s.sourceOutput = other.sourceInput, other.sourceOutput
+				s.transposed = s.transposed != other.transposed
+			}
+		}
+		return true
 	}
-	l.keys["shared"] = owner.name + ".weight"
-	if len(owner.sources) > 1 {
-		l.keys["shared"] = owner.name + ".weight." + into.name
-	}
+	return false
 }

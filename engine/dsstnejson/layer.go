@@ -23,7 +23,7 @@ type layer struct {
 	sources []int
 	skips   []int
 	dataset string
-	shares  *sharing
+	shares  []sharing
 	keys    fields // of our dialect
 	loss    fields // of an output
 }
@@ -122,9 +122,7 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 	if sparse && penalty.beta > 0 {
 		l.keys["sparsity"] = fields{"mean": penalty.p, "weight": penalty.beta}
 	}
-	if o.Has("SharedWeights") {
-		o.Fail("SharedWeights", noSharing, "is given for a hidden layer")
-	}
+	l.shares = readSharing(o)
 	activation := readActivation(o)
 	keys, refusal := activations[activation](readParameters(o, f.parameters))
 	if refusal != "" {
@@ -135,7 +133,7 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 	if dropout > 0 && alphaDropout[activation] {
 		key = "alpha_dropout"
 	}
-	begin := readInitializer(o, false)
+	begin := readInitializer(o, l.sharesAll())
 	if o.Bool("BatchNormalization", false) {
 		// Our bias is the shift behind the normalisation; DSSTNE's biases are in front of it, where they have no effect.
 		l.keys["batch_norm"], begin["bias"] = true, 0
@@ -155,19 +153,18 @@ func (f *file) readOutput(l *layer, dropout float32) {
 	}
 	l.loss = f.output(o, readActivation(o), readParameters(o, f.parameters), l.keys)
 	l.shares = readSharing(o)
-	if most := readWeightNorm(l); most > 0 && l.shares != nil {
-		o.Fail("WeightNorm", noWeightNorm, most)
-	}
-	l.keys["initializer"] = readInitializer(o, l.shares != nil)
+	readWeightNorm(l)
+	l.keys["initializer"] = readInitializer(o, l.sharesAll())
 }
 
 // readWeightNorm reads the largest norm of the weights of a unit; 0: any.
-func readWeightNorm(l *layer) float32 {
+func readWeightNorm(l *layer) {
 	most := l.o.Float32("WeightNorm", 0, strictjson.NotNegative)
-	if most > 0 {
+	if most > 0 && l.sharesAll() {
+		l.o.Fail("WeightNorm", noWeightNorm, most)
+	} else if most > 0 {
 		l.keys["weight_norm"] = most
 	}
-	return most
 }
 
 // readDeltaNorm reads the largest norm of the gradient of an example; 0: any.

@@ -24,7 +24,6 @@ const (
 	noDeltaNorm    = "is %v, but it is supported on hidden layers only, because an output never has a whole row of its " +
 		"gradient; remove it"
 	noWeightNorm = "is %v, but the weight is shared; WeightNorm of the layer that has it caps it, so remove it here"
-	noSharing    = "%s; supported is the weight between an input and a hidden layer that an output uses transposed"
 )
 
 // refuseMissing reports the keys of missing.

@@ -64,9 +64,9 @@ func read(text []byte) (*Config, error) {
 		return nil, err
 	}
 	ordered := f.order()
-	for _, l := range ordered {
+	for n, l := range ordered {
 		if l.shares != nil {
-			f.share(l)
+			f.share(l, ordered[:n])
 		}
 	}
 	if err := o.Err(); err != nil {
@@ -169,7 +169,7 @@ func (f *file) network(name string, ordered []*layer) (*network.Network, error) 
 	return net, nil
 }
 
-var place = regexp.MustCompile(`\blayers\[(\d+)\]\.?(\w*)`)
+var place = regexp.MustCompile(`\blayers\[(\d+)\]\.?(\w*)(?:(?:\[\d+\])?\.weight)?`)
 
 // theirKeys are the keys of DSSTNE for those of ours in which network.Parse can find errors of a file.
 var theirKeys = map[string]string{

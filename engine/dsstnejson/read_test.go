@@ -182,7 +182,44 @@ func TestAShareOfOneOfSeveralWeightsNamesItsSource(t *testing.T) {
 	c := config(t, text("", in, `{"Name": "More", "Kind": "Input", "N": 5}`,
 		`{"Name": "Units", "N": 8, "Source": ["In", "More"]}`,
 		`{"Name": "Out", "N": "auto"`+shares("Units", "In", "Units")+`}`))
-	require.Equal(t, "Units.weight.In", c.Network.Layers[3].Shared)
+	require.Equal(t, []network.Share{{Weight: "Units.weight.In", Transposed: true}}, c.Network.Layers[3].Shared)
+}
+
+// shared is an entry of SharedWeights.
+func shared(from, sourceInput, sourceOutput, transposed string) string {
+	return `{"InputLayer": "` + from + `", "SourceInputLayer": "` + sourceInput + `", "SourceOutputLayer": "` +
+		sourceOutput + `", "Transposed": ` + transposed + `}`
+}
+
+func TestSharesAreBetweenLayersOfAllKinds(t *testing.T) {
+	c := config(t, text("", in, `{"Name": "More", "Kind": "Input", "N": "auto"}`, `{"Name": "A", "N": 8, "Source": "In"}`,
+		`{"Name": "B", "N": 8, "Source": "More", "SharedWeights": `+shared("More", "In", "A", "false")+`}`,
+		`{"Name": "C", "N": 5, "Source": ["A", "B"]}`,
+		`{"Name": "D", "N": 8, "SharedWeights": [`+shared("C", "B", "C", "true")+`]}`,
+		`{"Name": "E", "N": 5, "Source": ["D", "A"], "SharedWeights": [`+shared("D", "C", "D", "true")+`]}`,
+		`{"Name": "Out", "N": "auto", "Source": ["D", "E"], "SharedWeights": `+shared("D", "More", "B", "true")+`}`))
+	got := map[string][]network.Share{}
+	for _, l := range c.Network.Layers {
+		if l.Shared != nil {
+			got[l.Name] = l.Shared
+		}
+	}
+	require.Equal(t, map[string][]network.Share{
+		"B": {{Weight: "A.weight"}}, "D": {{Weight: "C.weight.B", Transposed: true}},
+		"E":   {{Weight: "C.weight.B"}, {}},                 // the weight that D shares, transposed twice
+		"Out": {{Weight: "A.weight", Transposed: true}, {}}, // the one that B shares
+	}, got)
+}
+
+func TestALayerComesBehindThoseWhoseWeightsItShares(t *testing.T) {
+	c := config(t, text("", in, `{"Name": "Code", "N": 5, "Source": "Units"}`,
+		`{"Name": "Other", "N": 8, "Source": "In", "SharedWeights": `+shared("In", "In", "Units", "false")+`}`,
+		`{"Name": "Units", "N": 8, "Source": "In"}`, `{"Name": "Out", "N": "auto", "Source": ["Code", "Other"]}`))
+	var names []string
+	for _, l := range c.Network.Layers {
+		names = append(names, l.Name)
+	}
+	require.Equal(t, []string{"In", "Units", "Code", "Other", "Out"}, names)
 }
 
 func TestActivationsAreTranslated(t *testing.T) {

@@ -507,15 +507,25 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layer "A.weight": Name is "A.weight", so that a tensor would be named "A.weight.bias", like one of ` +
 				`the layer "A"`,
 		},
-		"sharing of units": {
+		"sharing with itself": {
 			unit(shares("In", "In", "Units"), ""),
-			`layer "Units": SharedWeights is given for a hidden layer; supported is the weight between an input ` +
-				`and a hidden layer that an output uses transposed`,
+			`layer "Units": SharedWeights names a weight of the layer itself; others can share it`,
 		},
-		"sharing twice": {
-			outputOf(`, "SharedWeights": [{}, {}]`, ""),
-			`layer "Out": SharedWeights has several or no entries; supported is the weight between an input and a` +
-				` hidden layer that an output uses transposed`,
+		"sharing with a later layer": {
+			text("", in, `{"Name": "A", "N": 8`+shares("In", "A", "B")+`}`, `{"Name": "B", "N": 6}`, outAuto),
+			`layer "A": SharedWeights names a weight of "B", which does not come before the layer; let "B" name the weight ` +
+				`of "A"`,
+		},
+		"sharing with a pooling layer": {
+			text("", in, units8, `{"Name": "M", "Kind": "Hidden", "Type": "Pooling", "Function": "MaxOut", "Source": "Units"}`,
+				`{"Name": "Out", "N": "auto"`+shares("M", "Units", "M")+`}`),
+			`layer "Out": SharedWeights names a weight from "Units" to "M", but the second is a pooling layer, which has no ` +
+				`weights`,
+		},
+		"sharing for a source twice": {
+			outputOf(`, "SharedWeights": [{"InputLayer": "Units", "SourceInputLayer": "In", "SourceOutputLayer": "Units", `+
+				`"Transposed": true}, {"InputLayer": "Units", "SourceInputLayer": "In", "SourceOutputLayer": "Units"}]`, ""),
+			`layer "Out": SharedWeights has InputLayer "Units" twice`,
 		},
 		"sharing with a key missing": {
 			outputOf(`, "SharedWeights": {"InputLayer": "Units", "SourceInputLayer": "In"}`, ""),
@@ -527,37 +537,29 @@ func TestRulesAreEnforced(t *testing.T) {
 		},
 		"sharing with another input": {
 			outputOf(shares("In", "In", "Units"), ""),
-			`layer "Out": SharedWeights has InputLayer "In", which must be the only Source of the layer`,
+			`layer "Out": SharedWeights has InputLayer "In", which is not a Source of the layer`,
 		},
 		"sharing of no weight": {
 			outputOf(shares("Units", "Units", "In"), ""),
 			`layer "Out": SharedWeights names a weight from "Units" to "In", but the first is not a Source of the` +
 				` second`,
 		},
-		"sharing between units": {
-			text("", in, units8, `{"Name": "More", "N": 8}`,
-				`{"Name": "Out", "N": 8`+shares("More", "Units",
-					"More")+`}`),
-			`layer "Out": SharedWeights names a weight between other layers; supported is the weight between an ` +
-				`input and a hidden layer that an output uses transposed`,
+		"sharing between units and items": {
+			text("", in, units8, `{"Name": "More", "N": 8}`, `{"Name": "Out", "N": 8`+shares("More", "Units", "More")+`}`),
+			`layer "Out": SharedWeights is "More.weight", a weight from 8 units to 8 units, but the layer needs one from 8 ` +
+				`units to 8 items; items fit items only`,
 		},
 		"sharing as it is": {
 			outputOf(`, "SharedWeights": {"InputLayer": "Units", "SourceInputLayer": "In", "SourceOutputLayer": "Units"}`,
 				""),
-			`layer "Out": SharedWeights is not Transposed; supported is the weight between an input and a hidden ` +
-				`layer that an output uses transposed`,
+			`layer "Out": SharedWeights is "Units.weight", which fits only transposed`,
 		},
 		"sharing of another shape": {
 			text("", `{"Name": "In", "N": 100}`, units8,
 				`{"Name": "Out", "N": 50`+shares("Units",
 					"In", "Units")+`}`),
-			`layer "Out": SharedWeights names a weight of "In" (100) and "Units" (8), which has another shape ` +
-				`than that of "Out" (50) and "Units" (8)`,
-		},
-		"sharing by two outputs": {
-			text("", in, units8, sharingOutput("Out1"), sharingOutput("Out2")),
-			`layer "Out2": SharedWeights is "Units.weight", which the output "Out1" shares already; a weight has ` +
-				`one gradient, so one output can share it`,
+			`layer "Out": SharedWeights names a weight from "In" (100) to "Units" (8), which has another shape than that ` +
+				`from "Units" (8) to "Out" (50) transposed`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

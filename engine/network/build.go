@@ -67,6 +67,10 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		list[i] = t.Tensor
 		list[i].ByItem = t.ByItem && (p.Training() != nil || !n.scoresInput(&t))
 		list[i].Locked = p.Training() != nil && (p.Training().Locked[t.Name] || !b.uses(t.Name))
+		list[i].Summed = b.isSummed(t.Name)
+		if p.Training() != nil && n.isShared(t.Name) {
+			list[i].Touched = b.isTouched(t.Name)
+		}
 	}
 	if p.Training() != nil {
 		b.learns = n.learns(p.Training().Locked)
@@ -174,12 +178,4 @@ func (b *builder) bias(i int) *kernels.Weights {
 		return nil
 	}
 	return b.Weight(b.net.Layers[i].Name + ".bias")
-}
-
-// gathered is the slot of the batch by whose items a layer reads rows of a tensor, -1 for none.
-func (b *builder) gathered(tensor string) int {
-	if layer, source := b.net.owner(tensor); tensor != "" && source >= 0 && b.runs[layer] {
-		return b.slots[source]
-	}
-	return -1
 }

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -18,71 +17,24 @@ func check(n *Network, document *strictjson.Object, objects []*strictjson.Object
 		document.Fail("loss", "is given, but the network has no output layer")
 	}
 	for i := range n.Layers {
+		n.checkShared(i, objects[i])
+		n.checkWeightNorm(i, objects[i])
 		n.Layers[i].kind.check(n, i, objects[i])
 	}
 	checkTensorNames(n, objects)
 }
 
-// checkShared decides whether a layer can use another's weight.
-func (n *Network) checkShared(i int, o *strictjson.Object) {
+// checkWeightNorm refuses the key on a layer that has no weights.
+func (n *Network) checkWeightNorm(i int, o *strictjson.Object) {
 	l := &n.Layers[i]
-	if len(l.Sources) != 1 {
-		o.Fail("shared", "is %q, which needs exactly one source, but the layer has %d", l.Shared, len(l.Sources))
-		return
+	switch {
+	case l.kind.weightNorm() == 0:
+	case len(l.Sources) == 0:
+		o.Fail(weightNormKey, "is given, but the layer has no sources, so it has no weights that it could limit")
+	case l.sharesAll():
+		o.Fail(weightNormKey, "is given, but the weight is shared; the weight_norm of the layer that has %s caps it",
+			l.Shared[0].Weight)
 	}
-	owner, source := n.owner(l.Shared)
-	if owner < 0 {
-		o.Fail("shared", "is %q; no earlier layer has this weight from an input layer%s", l.Shared,
-			strictjson.Suggestion(l.Shared, n.shareable()))
-		return
-	}
-	for j := range i {
-		if n.Layers[j].Shared == l.Shared {
-			o.Fail("shared", "is %q, which the output %q shares already; a weight has one gradient, so one output can share it",
-				l.Shared, n.Layers[j].Name)
-			return
-		}
-	}
-	if reason := n.shapeConflict(i, owner, source); reason != "" {
-		o.Fail("shared", "is %q, but %s", l.Shared, reason)
-	}
-}
-
-// owner finds the hidden layer and the input layer of a weight by its name, or -1 and -1.
-func (n *Network) owner(name string) (layer, source int) {
-	for i := range n.Layers {
-		for _, s := range n.Layers[i].Sources {
-			if n.canShare(i, s) && n.WeightName(i, s) == name {
-				return i, s
-			}
-		}
-	}
-	return -1, -1
-}
-
-// canShare reports whether an output may use the weight between a layer and a source.
-func (n *Network) canShare(layer, source int) bool {
-	l := &n.Layers[layer]
-	return n.Layers[source].Reads() && l.kind.heads() == 1 && !l.Scores()
-}
-
-// shareable lists the weights that owner finds.
-func (n *Network) shareable() []string {
-	var list []string
-	for i := range n.Layers {
-		for _, s := range n.Layers[i].Sources {
-			if n.canShare(i, s) {
-				list = append(list, n.WeightName(i, s))
-			}
-		}
-	}
-	return list
-}
-
-// shapeConflict explains why an output cannot use the weight between two layers. Empty: it can, or sizes are unknown.
-func (n *Network) shapeConflict(output, owner, source int) string {
-	out := &n.Layers[output]
-	return cmp.Or(conflict(&n.Layers[owner], &n.Layers[out.Sources[0]]), conflict(&n.Layers[source], out))
 }
 
 // conflict explains that two layers whose sizes should be equal differ.

@@ -92,13 +92,15 @@ func readUnits(r *reader, o *strictjson.Object, l *Layer, earlier []Layer) {
 	if len(l.Sources) == 0 && l.Sources != nil {
 		o.Fail("sources", "is empty; %s layer needs at least one", withArticle(l.kind.word()))
 	}
+	readShared(o, l, earlier)
 }
 
 func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 	return slices.Concat(
 		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l), fields{{"size", defineSize(l)}},
 		defineActivation(k.function(), k.activation),
-		k.defineDropout(), fields{{"bias", l.Bias}, {"initializer", defineInitializer(l)}},
+		k.defineDropout(),
+		fields{{"bias", l.Bias}, {"shared", n.defineShared(l)}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
 		defineNorm(k.norm), defineCap(k.rows), k.defineWeightNorm(),
 	)
@@ -153,7 +155,7 @@ func (b *builder) addSources(i int, sources []int, out kernels.Buffer, epilogue 
 		sources = slices.Concat(b.those(sources, true), b.those(sources, false))
 	}
 	for n, s := range sources {
-		w := b.Weight(b.net.WeightName(i, s))
+		w := b.weight(i, s)
 		last := n == len(sources)-1
 		end, from := epilogue, b.net.Layers[s].Name
 		if !last {
@@ -262,7 +264,7 @@ func (k *hiddenLayer) backward(b *builder, i int) {
 func (b *builder) backToSources(i int, sources []int, dz kernels.Buffer) {
 	optimizer := b.Training().Optimizer
 	for _, s := range sources {
-		w, from := b.Weight(b.net.WeightName(i, s)), &b.values[s]
+		w, from := b.weight(i, s), &b.values[s]
 		if w.Locked && !b.learns[s] {
 			continue
 		}

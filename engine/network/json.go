@@ -78,7 +78,7 @@ func defineSize(l *Layer) any {
 
 func defineInitializer(l *Layer) fields {
 	i := l.Initializer
-	if l.Shared != "" {
+	if l.sharesAll() {
 		return fields{{"bias", i.Bias}}
 	}
 	return fields{{"kind", i.Kind.String()}, {"scale", i.Scale}, {"bias", i.Bias}}

@@ -12,6 +12,25 @@ import (
 	"dsstne/internal/fault"
 )
 
+// sharing has weights that layers of all kinds share, in every form of the key.
+const sharing = `{"name": "bought", "kind": "input"}, {"name": "seen", "kind": "input"},
+	{"name": "b", "kind": "hidden", "sources": ["bought"], "size": 8},
+	{"name": "s", "kind": "hidden", "sources": ["seen"], "size": 8, "shared": "b.weight"},
+	{"name": "down", "kind": "hidden", "sources": ["b", "s"], "size": 5},
+	{"name": "square", "kind": "hidden", "size": 5},
+	{"name": "back", "kind": "hidden", "size": 5, "shared": {"weight": "square.weight", "transposed": true}},
+	{"name": "again", "kind": "hidden", "size": 5, "shared": {"weight": "square.weight", "source": "back",
+		"transposed": false}},
+	{"name": "up", "kind": "hidden", "sources": ["again", "back"], "size": 8, "initializer": {"scale": 2}, "shared":
+		[{"source": "back", "weight": "down.weight.s", "transposed": true}]},
+	{"name": "z", "kind": "variational", "size": 3}, {"name": "z2", "kind": "variational", "sources": ["up"], "size": 3,
+		"shared": "z.weight"},
+	{"name": "first", "kind": "output", "sources": ["up"], "shared": "b.weight"},
+	{"name": "second", "kind": "output", "sources": ["up", "bought"], "shared": [{"source": "up", "weight": "b.weight"}]},
+	{"name": "third", "kind": "output", "sources": ["seen"], "shared": "second.weight.bought"},
+	{"name": "late", "kind": "hidden", "sources": ["seen"], "size": 4}, {"name": "wide", "kind": "output", "size": "auto"},
+	{"name": "wider", "kind": "output", "sources": ["late"], "shared": "wide.weight"}`
+
 const everything = `{"name": "a <b> & \u2028", "layers": [
 	{"name": "input", "kind": "input", "size": 100, "scaling": "l2", "denoising": 0.4},
 	{"name": "more", "kind": "input"},
@@ -39,7 +58,7 @@ func TestJSONIsCanonicalAndComplete(t *testing.T) {
 
 func TestParseOfJSONIsTheIdentity(t *testing.T) {
 	for name, text := range map[string]string{
-		"defaults": layers(auto), "tied": layers(tied), "everything": everything,
+		"defaults": layers(auto), "tied": layers(tied), "sharing": layers(sharing), "everything": everything,
 		"an encoder": layers(in + strings.TrimSuffix(hidden, ", ")),
 		"layers that lead to no output": layers(auto + `, {"name": "other", "kind": "input"}, {"name": "h", "kind": ` +
 			`"hidden", "size": 3}, {"name": "none", "kind": "input"}`),
@@ -70,7 +89,7 @@ func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{``, `{}`, layers(auto), layers(tied), layers(in + hidden + out), everything,
+	for _, seed := range []string{``, `{}`, layers(auto), layers(tied), layers(in + hidden + out), everything, layers(sharing),
 		layers(`{"name": "o", "kind": "output", "sources": []}`),
 		layers(in + `{"name": "z", "kind": "variational", "size": 2, "kl": {"schedule": {}}}, ` + out),
 		`{"layers": [` + in + hidden + out + `], "loss": {"kind": "sigmoid_cross_entropy", "schedule": {"kind": "constant"}}}`,

@@ -20,7 +20,7 @@ type Layer struct {
 
 	// Layers with weights:
 	Bias        bool
-	Shared      string // name of another layer's tensor that is its weight too; empty = it has its own
+	Shared      []Share // by source; nil = it has all weights of its own
 	Initializer Initializer
 
 	kind kind

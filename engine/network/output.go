@@ -32,7 +32,7 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	readSkips(r, o, l, earlier)
 	l.Bias = o.Bool("bias", true)
 	k.temperature = o.Float32("temperature", 0, strictjson.NotNegative)
-	l.Shared = o.String("shared", "")
+	readShared(o, l, earlier)
 	k.readWeightNorm(o)
 	l.Initializer = initializer(o, l)
 	if o.Has("activation") {
@@ -52,7 +52,7 @@ func (k *outputLayer) define(n *Network, l *Layer) fields {
 		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l),
 		fields{{"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature}},
 		defineActivation(k.function, k.activation),
-		fields{{"shared", l.Shared}, {"initializer", defineInitializer(l)}}, k.defineWeightNorm(),
+		fields{{"shared", n.defineShared(l)}, {"initializer", defineInitializer(l)}}, k.defineWeightNorm(),
 	)
 }
 
@@ -67,21 +67,6 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 	k.checkInputs(n, i, o)
 	if k.temperature != 0 && len(l.Sources) != 1 {
 		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
-	}
-	if k.mostNorm > 0 && len(l.Sources) == 0 {
-		o.Fail(weightNormKey, "is given, but the layer has no sources, so it has no weights that it could limit")
-	}
-	if l.Shared != "" {
-		n.checkShared(i, o)
-		if k.mostNorm > 0 {
-			o.Fail(weightNormKey, "is given, but the weight is shared; the weight_norm of the layer that has %s caps it",
-				l.Shared)
-		}
-	}
-	if n.touchesEntries(i) {
-		if l.Shared != "" {
-			o.Fail("shared", "is %q, but a loss of stored entries or negatives needs a weight of the layer's own", l.Shared)
-		}
 	}
 	if k.function != "" {
 		term := n.termOf(i)
@@ -118,10 +103,6 @@ func (k *outputLayer) checkInputs(n *Network, i int, o *strictjson.Object) {
 	if k.temperature != 0 {
 		o.Fail("temperature", "is %v, but the source %q is an input layer; cosine logits compare items with a hidden layer",
 			k.temperature, first)
-	}
-	if l.Shared != "" {
-		o.Fail("shared", "is %q, but the source %q is an input layer; only a hidden layer can use a weight transposed",
-			l.Shared, first)
 	}
 	if n.touchesEntries(i) {
 		o.Fail("sources", "has %q, an input layer, but a loss of stored entries or negatives takes hidden layers only; put "+
@@ -177,7 +158,7 @@ func (k *outputLayer) forward(b *builder, i int) {
 	shard := program.Shard{First: first}
 	shard.Items, shard.Temperature, shard.Bias = end-first, k.temperature, b.bias(i)
 	for _, s := range b.those(l.Sources, false) {
-		source := kernels.OutputSource{H: b.values[s].out, Weight: b.Weight(b.net.WeightName(i, s))}
+		source := kernels.OutputSource{H: b.values[s].out, Weight: b.weight(i, s)}
 		shard.Sources = append(shard.Sources, source)
 	}
 	if b.net.adds(i) {
@@ -218,7 +199,7 @@ func (b *builder) addScores(i int, shard *program.Shard) {
 		name := b.net.WeightName(i, s)
 		return &kernels.SparseSource{
 			Name: name, Input: b.whole[s], Rows: b.net.Layers[s].Size, Columns: l.Size, First: shard.First,
-			Values: b.Weight(name).Value,
+			Values: b.weight(i, s).Value,
 		}
 	}
 	if !b.net.addsScores(i) {
@@ -284,12 +265,12 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	if loss.NeedsStats() {
 		op.Stats = b.Alloc("soft-max statistics", l.Name, 2*b.Rows())
 	}
-	if slot := b.gathered(l.Shared); slot >= 0 && !op.Sources[0].Weight.Locked {
+	if tensor, slot := b.tied(i); slot >= 0 && !op.Sources[0].Weight.Locked {
 		op.TiedInput = slot
 		touched := min(b.Entries(slot), scorer.Items)
-		op.TiedGradient = b.LeaveGradient(l.Shared, touched*op.Sources[0].Weight.Columns)
+		op.TiedGradient = b.LeaveGradient(tensor, touched*op.Sources[0].Weight.Columns)
 	}
-	if l.Shared == "" {
+	if l.Shared == nil {
 		for _, source := range op.Sources {
 			b.KeepRounded(op, source.Weight)
 		}

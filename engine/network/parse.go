@@ -132,9 +132,9 @@ func dataSize(o *strictjson.Object) int64 {
 // initializer reads how a layer's weights begin.
 func initializer(o *strictjson.Object, l *Layer) Initializer {
 	i := o.Object("initializer")
-	if l.Shared != "" {
+	if l.sharesAll() {
 		for _, key := range []string{"kind", "scale"} {
-			i.Refuse(key, "is given, but the weight is shared and begins as %s does", l.Shared)
+			i.Refuse(key, "is given, but the weight is shared and begins as %s does", l.Shared[0].Weight)
 		}
 	}
 	kind := readWord(i, "kind", XavierUniform, initializerWords)

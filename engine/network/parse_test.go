@@ -60,7 +60,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			{Name: "hidden1", kind: &hiddenLayer{activation: kernels.Activation{Kind: kernels.ReLU}, dropout: 0.25}, Size: 8, Sources: []int{1, 0},
 				Initializer: Initializer{Kind: Constant, Scale: -0.5}},
 			{Name: "output", kind: &outputLayer{temperature: 0.1}, Size: 100, Sources: []int{2}, Bias: true,
-				Shared:      "hidden1.weight.input",
+				Shared:      []Share{{Weight: "hidden1.weight.input", Transposed: true}},
 				Initializer: Initializer{Kind: XavierUniform, Scale: 1, Bias: -10.2}},
 		},
 		Terms: []Term{{Layer: 3, Loss: kernels.Loss{Kind: kernels.ScaledMarginal, Weight: 2, OneScale: 30, ZeroScale: 3,

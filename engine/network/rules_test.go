@@ -25,6 +25,10 @@ func TestRulesAreEnforced(t *testing.T) {
 	input := func(rest string) string {
 		return layers(`{"name": "input", "kind": "input"` + rest + `}, ` + hidden + out)
 	}
+	deep := func(rest string) string {
+		return layers(in + hidden + `{"name": "square", "kind": "hidden", "size": 8}, {"name": "h3", "kind": "hidden", ` +
+			`"size": 8` + rest + `}, ` + out)
+	}
 	unit := func(rest string) string {
 		return layers(in + `{"name": "hidden1", "kind": "hidden"` + rest + `}, ` + out)
 	}
@@ -101,7 +105,8 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[0].initializer is given, but only hidden, variational and output layers have it`},
 		"input temperature": {input(`, "temperature": 1`),
 			`layers[0].temperature is given, but only output layers have it`},
-		"input shared": {input(`, "shared": "x"`), `layers[0].shared is given, but only output layers have it`},
+		"input shared": {input(`, "shared": "x"`), `layers[0].shared is given, but only hidden, variational and ` +
+			`output layers have it`},
 
 		"hidden size missing": {unit(``), `layers[1].size is missing`},
 		"hidden size auto": {unit(`, "size": "auto"`),
@@ -143,7 +148,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"shared with a variational layer": {
 			layers(in + `{"name": "z", "kind": "variational", "size": 8}, {"name": "output", "kind": "output", ` +
 				`"shared": "z.weight"}`),
-			`layers[2].shared is "z.weight"; no earlier layer has this weight from an input layer`},
+			`layers[2].shared is "z.weight", but "z" has 16 sums and "z" has size 8`},
 		"sparsity as a number":   {unit(`, "size": 8, "sparsity": 0.5`), `layers[1].sparsity is 0.5; it must be an object`},
 		"batch_norm as a number": {unit(`, "size": 8, "batch_norm": 1`), `layers[1].batch_norm is 1; it must be an object`},
 		"batch_norm without room": {unit(`, "size": 8, "batch_norm": {"epsilon": 0}`),
@@ -194,7 +199,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"hidden temperature": {unit(`, "size": 8, "temperature": 1`),
 			`layers[1].temperature is given, but only output layers have it`},
 		"hidden shared": {unit(`, "size": 8, "shared": "x"`),
-			`layers[1].shared is given, but only output layers have it`},
+			`layers[1].shared is "x"; no earlier layer has this weight`},
 		"initializer kind": {unit(`, "size": 8, "initializer": {"kind": "xavier"}`),
 			`layers[1].initializer.kind is "xavier"; it must be one of ` + schemes + `; did you mean "xavier_normal"?`},
 		"initializer scale": {unit(`, "size": 8, "initializer": {"scale": -1}`),
@@ -239,15 +244,61 @@ func TestRulesAreEnforced(t *testing.T) {
 		"nothing to learn": {output(`, "bias": false, "sources": []`),
 			`layers[2].sources is empty and there is no bias, so the layer has nothing to learn`},
 		"shared unknown": {output(`, "shared": "hiden1.weight"`),
-			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight from an input layer; did you mean ` +
+			`layers[2].shared is "hiden1.weight"; no earlier layer has this weight; did you mean ` +
 				`"hidden1.weight"?`},
 		"too many sources": {layers(in + units65 +
 			`{"name": "output", "kind": "output", "sources": [` + strings.Join(names65, ", ") + `]}`),
 			`layers[66].sources has 65 layers; an output takes at most 64`},
-		"shared twice": {layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": ` +
-			`"hidden1.weight"}`),
-			`layers[3].shared is "hidden1.weight", which the output "output" shares already; a weight has one gradient, so ` +
-				`one output can share it`},
+		"shared with a later layer": {
+			layers(in + `{"name": "h", "kind": "hidden", "size": 8, "shared": "hidden1.weight"}, ` + hidden + out),
+			`layers[1].shared is "hidden1.weight"; no earlier layer has this weight`},
+		"shared with a layer that shares": {
+			layers(tied + `, {"name": "more", "kind": "output", "sources": ["hidden1"], "shared": "output.weight"}`),
+			`layers[3].shared is "output.weight"; no earlier layer has this weight; known: hidden1.weight`},
+		"shared by a merge": {
+			layers(in + hidden + `{"name": "m", "kind": "merge", "function": "maximum", "sources": ["hidden1"], ` +
+				`"shared": "hidden1.weight"}, ` + out),
+			`layers[2].shared is given, but only hidden, variational and output layers have it`},
+		"shared square": {deep(`, "shared": "square.weight"`),
+			`layers[3].shared is "square.weight", which fits as it is and transposed; say which, as in ` +
+				`{"weight": "square.weight", "transposed": true}`},
+		"shared of other shapes": {
+			layers(in + hidden + `{"name": "h2", "kind": "hidden", "size": 5}, {"name": "h3", "kind": "hidden", "size": 7, ` +
+				`"shared": "h2.weight"}, ` + out),
+			`layers[3].shared is "h2.weight", a weight from 8 units to 5 units, but the layer needs one from 5 units to 7 ` +
+				`units or, transposed, from 7 units to 5 units`},
+		"shared straight, not transposed": {
+			layers(in + hidden + `{"name": "h2", "kind": "hidden", "size": 5}, {"name": "h3", "kind": "hidden", "size": 8, ` +
+				`"shared": {"weight": "h2.weight", "transposed": false}}, ` + out),
+			`layers[3].shared.weight is "h2.weight", which fits only transposed`},
+		"shared transposed, not straight": {
+			layers(in + hidden + `{"name": "h2", "kind": "hidden", "size": 5, "sources": ["input"]}, {"name": "h3", "kind": ` +
+				`"hidden", "size": 8, "sources": ["input"], "shared": {"weight": "hidden1.weight", "transposed": true}}, ` + out),
+			`layers[3].shared.weight is "hidden1.weight", which fits only as it is, not transposed`},
+		"shared transposed between items": {
+			layers(in + `{"name": "first", "kind": "output", "size": 100, "sources": ["input"]}, {"name": "output", "kind": ` +
+				`"output", "size": 100, "sources": ["input"], "shared": {"weight": "first.weight", "transposed": true}}`),
+			`layers[2].shared.weight is "first.weight", which fits only as it is, not transposed`},
+		"shared as a number": {deep(`, "shared": 3`), `layers[3].shared is 3; it must be a string`},
+		"shared as an empty list": {deep(`, "shared": []`), `layers[3].shared is an empty list; leave it out if the layer ` +
+			`shares no weight`},
+		"shared without a weight":   {deep(`, "shared": {}`), `layers[3].shared.weight is missing`},
+		"shared with an empty name": {deep(`, "shared": {"weight": ""}`), `layers[3].shared.weight is empty`},
+		"shared with another key": {deep(`, "shared": {"weight": "square.weight", "transpose": true}`),
+			`layers[3].shared.transpose is not a known key; did you mean "transposed"?`},
+		"shared for no source": {deep(`, "shared": [{"source": "squares", "weight": "square.weight"}]`),
+			`layers[3].shared[0].source is "squares", which is not a source of the layer; did you mean "square"?`},
+		"shared for a source twice": {deep(`, "shared": [{"source": "square", "weight": "square.weight"}, {"source": "square", ` +
+			`"weight": "square.weight"}]`),
+			`layers[3].shared[1].source is "square" for the second time`},
+		"shared for which source": {deep(`, "sources": ["square", "hidden1"], "shared": [{"weight": "square.weight"}]`),
+			`layers[3].shared[0].source is missing`},
+		"shared object for two sources": {deep(`, "sources": ["square", "hidden1"], "shared": {"weight": "square.weight"}`),
+			`layers[3].shared is "square.weight", which needs exactly one source, but the layer has 2; a list of objects ` +
+				`with "source" and "weight" says which of them share`},
+		"shared list with an unknown weight": {deep(`, "sources": ["square", "hidden1"], "shared": [{"source": "hidden1", ` +
+			`"weight": "sqare.weight"}]`),
+			`layers[3].shared[0].weight is "sqare.weight"; no earlier layer has this weight; did you mean "square.weight"?`},
 		"shared with no source": {output(`, "shared": "hidden1.weight", "sources": []`),
 			`layers[2].shared is "hidden1.weight", which needs exactly one source, but the layer has 0`},
 		"shared of another size": {output(`, "shared": "hidden1.weight", "size": 99`),
@@ -258,8 +309,8 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[2].initializer.scale is given, but the weight is shared and begins as hidden1.weight does`},
 		"shared between hiddens": {layers(in + hidden + `{"name": "hidden2", "kind": "hidden", "size": 100}, ` +
 			`{"name": "output", "kind": "output", "size": 8, "shared": "hidden2.weight"}`),
-			`layers[3].shared is "hidden2.weight"; no earlier layer has this weight from an input layer; did you mean ` +
-				`"hidden1.weight"?`},
+			`layers[3].shared is "hidden2.weight", a weight from 8 units to 100 units, but the layer needs one from 100 units ` +
+				`to 8 items; items fit items only`},
 		"shared with other units": {layers(in + hidden + `{"name": "hidden2", "kind": "hidden", "size": 9}, ` +
 			`{"name": "output", "kind": "output", "size": 100, "shared": "hidden1.weight"}`),
 			`layers[3].shared is "hidden1.weight", but "hidden1" has size 8 and "hidden2" has size 9`},
@@ -270,7 +321,8 @@ func TestRulesAreEnforced(t *testing.T) {
 		"two sources and a sharing": {
 			layers(in + hidden + hidden2 + `{"name": "output", "kind": "output", "shared": "hidden1.weight", "sources": ` +
 				`["hidden1", "hidden2"]}`),
-			`layers[3].shared is "hidden1.weight", which needs exactly one source, but the layer has 2`},
+			`layers[3].shared is "hidden1.weight", which needs exactly one source, but the layer has 2; a list of objects ` +
+				`with "source" and "weight" says which of them share`},
 
 		"source unknown": {output(`, "sources": ["hiden1"]`),
 			`layers[2].sources[0] is "hiden1"; no earlier layer has this name; did you mean "hidden1"?`},
@@ -323,9 +375,9 @@ func TestRulesAreEnforced(t *testing.T) {
 		"cosines of an input": {output(`, "sources": ["input"], "temperature": 0.1`),
 			`layers[2].temperature is 0.1, but the source "input" is an input layer; cosine logits compare items with a hidden ` +
 				`layer`},
-		"weight shared by an input": {output(`, "sources": ["input"], "shared": "hidden.weight"`),
-			`layers[2].shared is "hidden.weight", but the source "input" is an input layer; only a hidden layer can use a ` +
-				`weight transposed`},
+		"weight shared by an input": {output(`, "sources": ["input"], "shared": "hidden1.weight"`),
+			`layers[2].shared is "hidden1.weight", a weight from 100 items to 8 units, but the layer needs one from 100 items ` +
+				`to items; items fit items only`},
 		"stored entries by an input": {
 			net(`"sources": ["input", "hidden1"]`, `{"kind": "squared", "stored_only": true}`),
 			`layers[2].sources has "input", an input layer, but a loss of stored entries or negatives takes hidden layers ` +
@@ -333,8 +385,8 @@ func TestRulesAreEnforced(t *testing.T) {
 		"weight of an output": {
 			layers(in + out + `, {"name": "h", "kind": "hidden", "size": 8, "sources": ["input"]}, ` +
 				`{"name": "more", "kind": "output", "shared": "output.weight"}`),
-			`layers[3].shared is "output.weight"; no earlier layer has this weight from an input layer; known: ` +
-				`h.weight`},
+			`layers[3].shared is "output.weight", a weight from 100 items to 100 items, but the layer needs one from 8 units ` +
+				`to items; items fit items only`},
 		"output after an output": {layers(in + hidden + out + `, {"name": "more", "kind": "output"}`),
 			`layers[3].sources must be given, because the layer before, "output", is an output layer; the sources of an ` +
 				`output layer are input, hidden, variational or merge layers`},

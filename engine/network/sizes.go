@@ -56,24 +56,3 @@ func (n *Network) sizedLayer(name string) (int, error) {
 	}
 	return n.Layer(of[0])
 }
-
-// spreadShared gives outputs that share a weight the size of its input layer, and the other way round.
-func (n *Network) spreadShared() error {
-	// The first pass takes sizes to the inputs, the second to all outputs that share with them.
-	for range 2 {
-		for _, term := range n.Terms {
-			out := &n.Layers[term.Layer]
-			if out.Shared == "" {
-				continue
-			}
-			owner, source := n.owner(out.Shared)
-			if reason := n.shapeConflict(term.Layer, owner, source); reason != "" {
-				return fault.New(fault.InvalidArgument, "the layer %q shares %q, but %s", out.Name, out.Shared, reason)
-			}
-			in := &n.Layers[source]
-			size := max(in.Size, out.Size)
-			in.Size, out.Size = size, size
-		}
-	}
-	return nil
-}

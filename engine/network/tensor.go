@@ -52,7 +52,7 @@ func (n *Network) tensors() []Tensor {
 		l := &n.Layers[i]
 		sums := l.kind.heads() * l.Size
 		for _, s := range l.Sources {
-			if l.Shared != "" {
+			if l.share(s).Weight != "" {
 				continue
 			}
 			source, t := &n.Layers[s], Tensor{Layer: i, Source: s}
@@ -60,7 +60,7 @@ func (n *Network) tensors() []Tensor {
 			t.Name, t.Rows, t.Columns, t.Decays = n.WeightName(i, s), sums, source.Size, true
 			t.ByItem = source.Reads() || l.Scores()
 			t.MaxNorm, t.NormByColumn = l.kind.weightNorm(), source.Reads()
-			t.Touched = n.touchesEntries(i)
+			t.Touched = (source.Reads() || n.touchesEntries(i)) && !n.isShared(t.Name)
 			if l.Initializer.Kind == UnitNorm {
 				t.Vectors = tensor.RowVectors
 			}
@@ -69,7 +69,6 @@ func (n *Network) tensors() []Tensor {
 					t.Vectors = tensor.ColumnVectors
 				}
 				t.Rows, t.Columns = source.Size, sums
-				t.Touched = !n.isShared(t.Name)
 			}
 			list = append(list, t)
 		}
@@ -107,17 +106,13 @@ func (n *Network) scoresInput(t *Tensor) bool {
 	return t.Source >= 0 && n.Layers[t.Source].Reads() && n.Layers[t.Layer].Scores()
 }
 
-// isShared reports whether another layer has a tensor as its weight.
-func (n *Network) isShared(tensor string) bool {
-	return slices.ContainsFunc(n.Layers, func(l Layer) bool { return l.Shared == tensor })
-}
-
 // WeightName is the name of the tensor between a layer and one of its sources, or of the one that the layer shares.
 func (n *Network) WeightName(layer, source int) string {
 	l := &n.Layers[layer]
+	share := l.share(source)
 	switch {
-	case l.Shared != "":
-		return l.Shared
+	case share.Weight != "":
+		return share.Weight
 	case len(l.Sources) == 1:
 		return l.Name + ".weight"
 	}

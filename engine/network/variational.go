@@ -47,7 +47,7 @@ func (k *variationalLayer) define(n *Network, l *Layer) fields {
 	}
 	return fields{
 		{"sources", n.defineSources(l)}, {"size", defineSize(l)}, {"kl", kl}, {"bias", l.Bias},
-		{"initializer", defineInitializer(l)},
+		{"shared", n.defineShared(l)}, {"initializer", defineInitializer(l)},
 	}
 }
 

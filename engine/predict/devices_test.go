@@ -52,6 +52,17 @@ const merged = `{"layers": [
 	{"name": "output", "kind": "output", "sources": ["h2", "input"], "skips": ["scores"], "size": "auto"}],
 	"loss": "softmax"}`
 
+// shared has layers that use the weights of others, as they are and transposed.
+const shared = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
+	{"name": "h1", "kind": "hidden", "size": 9, "activation": "sigmoid"},
+	{"name": "h2", "kind": "hidden", "sources": ["input"], "size": 9, "shared": "h1.weight"},
+	{"name": "code", "kind": "hidden", "size": 6},
+	{"name": "back", "kind": "hidden", "size": 9, "shared": "code.weight"},
+	{"name": "output", "kind": "output", "sources": ["back", "input", "h1"], "size": "auto", "shared":
+		[{"source": "back", "weight": "h1.weight"}]}],
+	"loss": "softmax"}`
+
 // deeperWith is the network whose output has other sources.
 func deeperWith(sources string) string { return strings.Replace(deeper, `["h3", "h1"]`, sources, 1) }
 
@@ -100,7 +111,7 @@ func TestPredictionsHaveTheSameBitsOnAnyNumberOfDevices(t *testing.T) {
 	for _, definition := range []string{
 		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("softmax", `, "temperature": 0.1`),
 		fixture.Autoencoder("sigmoid", `, "shared": "hidden1.weight", "bias": false`), deeper,
-		deeperWith(`["input", "h3", "side"]`), deeperWith(`["side", "input"]`), deeperWith(`["input"]`), merged,
+		deeperWith(`["input", "h3", "side"]`), deeperWith(`["side", "input"]`), deeperWith(`["input"]`), merged, shared,
 	} {
 		m := sized(t, definition)
 		one := ask(t, m, `{"devices": "cpu"}`)

@@ -26,8 +26,9 @@ type Builder struct {
 	weights      map[string]*weight
 	order        []*weight      // as they were bound
 	last         []kernels.Op   // see AddLast
-	gradients    kernels.Buffer // of all weights, in data-parallel training
+	gradients    kernels.Buffer // of all weights, in steps that write them
 	gradientSize int64
+	needsWhole   bool // a weight that learns is updated from a gradient that is there whole: Tensor.Summed or MaxNorm
 
 	scratch, early scratch         // early: of operations that are kernels.Early
 	unconfirmed    *kernels.Agrees // of the last exchange, if no Agree has followed
@@ -134,8 +135,7 @@ func (b *Builder) byRows() bool { return b.World() > 1 && b.spec.Parallel == Dat
 // writes reports whether a step writes the gradients of all weights before it updates one. A cap on norms needs whole
 // vectors of a weight after its update, also where a step touches parts of them only.
 func (b *Builder) writes() bool {
-	return b.byRows() || b.Training() != nil && (b.Training().Optimizer.ClipNorm > 0 ||
-		slices.ContainsFunc(b.tensors, func(t Tensor) bool { return t.capped() }))
+	return b.byRows() || b.Training() != nil && (b.needsWhole || b.Training().Optimizer.ClipNorm > 0)
 }
 
 // Sharded reports whether each of several ranks has a share of the items.

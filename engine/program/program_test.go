@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ func fresh(p *program.Plan, except ...string) (bytes int64) {
 func TestThePlanIsWhatIsAllocated(t *testing.T) {
 	for _, definition := range []string{
 		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid",
-			`, "shared": "hidden1.weight", "temperature": 0.2`),
+			`, "shared": "hidden1.weight", "temperature": 0.2`), decoder,
 	} {
 		device := fixture.Device(t, "cpu")
 		p, err := program.Build(specOf(t, device, definition, 500, 64, kernels.Adam))
@@ -72,7 +73,7 @@ func TestThePlanIsWhatIsAllocated(t *testing.T) {
 func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 	for _, definition := range []string{
 		fixture.Autoencoder("softmax", ""), fixture.Autoencoder("sigmoid",
-			`, "shared": "hidden1.weight", "temperature": 0.2`),
+			`, "shared": "hidden1.weight", "temperature": 0.2`), decoder,
 	} {
 		const ranks = 4
 		one := fixture.Device(t, "cpu")
@@ -100,8 +101,9 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 		for _, r := range spec.Ranks {
 			require.Equal(t, planned[r.Device.Info().Name], r.Device.(*fixture.Counting).Bytes)
 		}
-		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the bias of 16
-		// units.
+		// Nothing that faces items is held twice: weights and state are those of one device, and copies of the others, of
+		// which the decoder has most.
+		const others = 16*7 + 16 + 16 + 7
 		for _, name := range []string{"weights", "optimizer state", "steps of last updates"} {
 			total := func(plan *program.Plan) (bytes int64) {
 				for _, part := range plan.Parts {
@@ -111,7 +113,7 @@ func TestThePlanOfSeveralDevicesIsWhatIsAllocatedOnEach(t *testing.T) {
 				}
 				return bytes
 			}
-			require.LessOrEqual(t, total(&p.Plan)-total(single), int64((ranks-1)*16*4*2), name)
+			require.LessOrEqual(t, total(&p.Plan)-total(single), int64((ranks-1)*others*4*2), name)
 		}
 		p.Free()
 
@@ -286,6 +288,34 @@ const wide = `{"layers": [
 	{"name": "y", "kind": "output", "sources": ["g", "h"], "size": 9}],
 	"loss": [{"layer": "x", "kind": "softmax", "normalize_rows": true}, {"layer": "y", "kind": "sigmoid", "weight": 0.5}]}`
 
+// decoder is an autoencoder whose decoder has the weights of its encoder.
+const decoder = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto"},
+	{"name": "hidden1", "kind": "hidden", "size": 16},
+	{"name": "code", "kind": "hidden", "size": 7},
+	{"name": "back", "kind": "hidden", "size": 16, "shared": "code.weight"},
+	{"name": "output", "kind": "output", "size": "auto", "sources": ["back", "hidden1"], "shared":
+		[{"source": "back", "weight": "hidden1.weight"}, {"source": "hidden1", "weight": "hidden1.weight"}]}]}`
+
+// sharing has weights with several users, as they are and transposed.
+const sharing = `{"layers": [
+	{"name": "a", "kind": "input", "size": 30},
+	{"name": "b", "kind": "input", "size": 30, "scaling": "l2"},
+	{"name": "h", "kind": "hidden", "sources": ["a"], "size": 7, "activation": "tanh"},
+	{"name": "g", "kind": "hidden", "sources": ["b"], "size": 7, "activation": "tanh", "shared": "h.weight"},
+	{"name": "d", "kind": "hidden", "sources": ["h", "g"], "size": 5, "activation": "sigmoid"},
+	{"name": "u", "kind": "hidden", "size": 7, "activation": "tanh", "shared": "d.weight.g"},
+	{"name": "s", "kind": "hidden", "size": 7, "activation": "tanh"},
+	{"name": "t", "kind": "hidden", "size": 7, "shared": {"weight": "s.weight", "transposed": true}},
+	{"name": "v", "kind": "hidden", "sources": ["t", "h"], "size": 7, "shared":
+		[{"source": "h", "weight": "s.weight", "transposed": false}]},
+	{"name": "x", "kind": "output", "sources": ["v"], "size": 30, "shared": "h.weight", "temperature": 0.5},
+	{"name": "y", "kind": "output", "sources": ["u"], "size": 9},
+	{"name": "z", "kind": "output", "sources": ["g", "b", "u"], "size": 9, "shared":
+		[{"source": "g", "weight": "y.weight"}, {"source": "u", "weight": "y.weight"}]}],
+	"loss": [{"layer": "x", "kind": "softmax", "normalize_rows": true}, {"layer": "y", "kind": "sigmoid", "weight": 0.5},
+		{"layer": "z", "kind": "squared"}]}`
+
 // batchOf sorts a few random entries into both orders.
 func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch {
 	m := fixture.Valued(t, rows, columns, 4, seed)
@@ -295,9 +325,11 @@ func batchOf(t *testing.T, rows, columns int, seed uint64) *kernels.SparseBatch 
 func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	for _, backend := range []string{"reference", "cpu"} {
 		for _, ranks := range []int{1, 3, 11} {
-			gradientsAgree(t, fixture.Ranks(t, backend, ranks), program.Model)
-			if ranks > 1 {
-				gradientsAgree(t, fixture.Ranks(t, backend, ranks), program.Data)
+			for definition, tensors := range map[string]int{wide: 13, sharing: 17} {
+				gradientsAgree(t, definition, tensors, fixture.Ranks(t, backend, ranks), program.Model)
+				if ranks > 1 {
+					gradientsAgree(t, definition, tensors, fixture.Ranks(t, backend, ranks), program.Data)
+				}
 			}
 		}
 	}
@@ -312,8 +344,8 @@ func wideOn(t *testing.T, ranks []kernels.Rank, way program.Parallel, training p
 	return networkOn(t, wide, ranks, way, training)
 }
 
-func networkOn(t *testing.T, definition string, ranks []kernels.Rank, way program.Parallel,
-	training program.Training) (*model.Model, program.Spec) {
+func networkOn(t *testing.T, definition string, ranks []kernels.Rank, way program.Parallel, training program.Training) (
+	*model.Model, program.Spec) {
 	m := fixture.Model(t, definition, nil)
 	return m, program.Spec{
 		Computation: computation(m, 4), Ranks: ranks, Rows: wideRows,
@@ -328,7 +360,7 @@ func networkOn(t *testing.T, definition string, ranks []kernels.Rank, way progra
 // wideStep is the first step of such a program.
 func wideStep(t *testing.T, p *program.Program, m *model.Model, learningRate float32) kernels.Step {
 	step := kernels.Step{
-		Number: 1, Rows: wideRows, Training: true, Loss: make([]float64, 2), RatesFrom: 1,
+		Number: 1, Rows: wideRows, Training: true, Loss: make([]float64, len(m.Network().Terms)), RatesFrom: 1,
 		Rates: []kernels.Rates{{LearningRate: learningRate}},
 	}
 	for _, f := range p.Feeds() {
@@ -338,8 +370,8 @@ func wideStep(t *testing.T, p *program.Program, m *model.Model, learningRate flo
 }
 
 // gradientsAgree takes a step of gradient descent with a learning rate of 1, which changes weights by their gradients.
-func gradientsAgree(t *testing.T, ranks []kernels.Rank, way program.Parallel) {
-	m, spec := wideOn(t, ranks, way, program.Training{})
+func gradientsAgree(t *testing.T, definition string, tensors int, ranks []kernels.Rank, way program.Parallel) {
+	m, spec := networkOn(t, definition, ranks, way, program.Training{})
 	p, err := program.Build(spec)
 	require.NoError(t, err)
 	defer p.Free()
@@ -347,14 +379,18 @@ func gradientsAgree(t *testing.T, ranks []kernels.Rank, way program.Parallel) {
 	for _, tensor := range m.Tensors() {
 		before[tensor.Name] = slices.Clone(tensor.Float32())
 	}
-	require.Len(t, before, 13)
+	require.Len(t, before, tensors)
 	run := func(learningRate float32) float64 {
 		step := wideStep(t, p, m, learningRate)
 		require.NoError(t, p.Begin(&step))
 		require.NoError(t, p.Run(&step))
 		results := must(p.Settle(0))
 		require.Len(t, results, 1)
-		return results[0].Loss[0] + results[0].Loss[1]
+		total := 0.0
+		for _, loss := range results[0].Loss {
+			total += loss
+		}
+		return total
 	}
 	run(1)
 	gradients := map[string][]float32{}
@@ -378,6 +414,92 @@ func gradientsAgree(t *testing.T, ranks []kernels.Rank, way program.Parallel) {
 			require.InDelta(t, (above-below)/(2*h), gradient[i], 1e-3, fmt.Sprintf("%d ranks: %s[%d]", len(ranks), name, i))
 		}
 	}
+}
+
+// changes are how a step of gradient descent with a learning rate of 1 changes the weights.
+func changes(t *testing.T, training program.Training, ranks []kernels.Rank, way program.Parallel) (
+	map[string][]float32, program.Plan) {
+	m, spec := networkOn(t, sharing, ranks, way, training)
+	p, err := program.Build(spec)
+	require.NoError(t, err)
+	defer p.Free()
+	found := map[string][]float32{}
+	for _, tensor := range m.Tensors() {
+		found[tensor.Name] = slices.Clone(tensor.Float32())
+	}
+	step := wideStep(t, p, m, 1)
+	require.NoError(t, p.Begin(&step))
+	require.NoError(t, p.Run(&step))
+	must(p.Settle(0))
+	for _, tensor := range m.Tensors() {
+		for i, now := range tensor.Float32() {
+			found[tensor.Name][i] -= now
+		}
+	}
+	return found, p.Plan
+}
+
+func TestTheNormOfGradientsHasASharedWeightOnce(t *testing.T) {
+	const limit = 1e-2 // which the gradient exceeds
+	for _, ranks := range []int{1, 3} {
+		clipped := program.Training{Optimizer: kernels.Optimizer{ClipNorm: limit}}
+		found, _ := changes(t, clipped, fixture.Ranks(t, "cpu", ranks), program.Data)
+		square := 0.0
+		for _, values := range found {
+			square += kernels.Dot(values, values)
+		}
+		require.InEpsilon(t, limit, math.Sqrt(square), 1e-4)
+	}
+}
+
+func TestLockedSharedWeightsHaveNoGradient(t *testing.T) {
+	for _, ranks := range []int{1, 3} {
+		locked := program.Training{Locked: map[string]bool{"h.weight": true, "s.weight": true}}
+		found, plan := changes(t, locked, fixture.Ranks(t, "cpu", ranks), program.Model)
+		for name, values := range found {
+			changed := slices.ContainsFunc(values, func(x float32) bool { return x != 0 })
+			require.Equal(t, !locked.Locked[name], changed, name)
+		}
+		for _, part := range plan.Parts {
+			if strings.Contains(part.Name, "gradients") {
+				require.NotContains(t, part.Of, "h.weight")
+				require.NotContains(t, part.Of, "s.weight")
+			}
+		}
+	}
+}
+
+func TestAStepUpdatesWeightsAtOnceIfAllThatAreSharedAreLocked(t *testing.T) {
+	locked := map[string]bool{"h.weight": true, "s.weight": true, "d.weight.g": true, "y.weight": true}
+	_, plan := changes(t, program.Training{Locked: locked}, fixture.Ranks(t, "cpu", 1), program.Model)
+	for _, part := range plan.Parts {
+		require.NotEqual(t, "gradients", part.Name)
+	}
+}
+
+func TestLayersThatShareAWeightLeavePartsOfItsGradient(t *testing.T) {
+	_, spec := networkOn(t, sharing, fixture.Ranks(t, "reference", 1), program.Model, program.Training{})
+	plan, err := program.Describe(spec)
+	require.NoError(t, err)
+	var copies []string
+	for _, operation := range plan.Operations {
+		if strings.HasPrefix(operation, "CopyMatrix") {
+			copies = append(copies, operation)
+		}
+	}
+	require.Equal(t, []string{
+		"CopyMatrix d.weight.g transposed[7, 5]",
+		"CopyMatrix s.weight transposed[7, 7]",
+		"CopyMatrix the gradient of h.weight by g <- b[30, 7]",
+		"CopyMatrix the gradient of h.weight by x <- v[30, 7]",
+		"CopyMatrix the gradient of d.weight.g by u <- d[5, 7]",
+		"CopyMatrix the gradient of s.weight by t <- s[7, 7]",
+		"CopyMatrix the gradient of s.weight by v <- h[7, 7]",
+		"CopyMatrix the gradient of y.weight by z <- g[9, 7]",
+		"CopyMatrix the gradient of y.weight by z <- u[9, 7]",
+	}, copies)
+	last := plan.Operations[len(plan.Operations)-17:]
+	require.True(t, !slices.ContainsFunc(last, func(s string) bool { return !strings.HasPrefix(s, "Update ") }), last)
 }
 
 func must[T any](value T, err error) T {

@@ -85,6 +85,10 @@ func (f faulty) CapRows(op *kernels.CapRows, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.CapRows(op, s))
 }
 
+func (f faulty) CopyMatrix(op *kernels.CopyMatrix, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.CopyMatrix(op, s))
+}
+
 func (f faulty) Sample(op *kernels.Sample, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.Sample(op, s))
 }

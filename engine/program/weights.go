@@ -21,6 +21,9 @@ type Tensor struct {
 	// MaxNorm is the greatest Euclidean norm that an update leaves a row, or with NormByColumn a column; 0: any.
 	MaxNorm      float32
 	NormByColumn bool
+	// Summed: several operations of a step have parts of its gradient, or the only one uses it transposed. They bind it
+	// with Use, and the step writes all gradients before it updates a weight.
+	Summed bool
 }
 
 // capped reports whether an update is followed by a CapWeight.
@@ -36,6 +39,16 @@ type weight struct {
 	bound      *kernels.Weights
 	partial    kernels.Buffer // what one of its users has found of its gradient, for the user that updates it
 	gradient   int64          // where its gradient begins in Builder.gradients
+	uses       []use          // of a Summed one
+	turned     kernels.Buffer // its transposed copy
+	hasTurned  bool
+}
+
+// use is what one of the layers that share a weight computes with.
+type use struct {
+	of         string
+	bound      *kernels.Weights
+	transposed bool
 }
 
 // Tensors declares, once for each model and before its operations, the weights that they compute with.
@@ -48,6 +61,7 @@ func (b *Builder) Tensors(list []Tensor) {
 			w.first, w.end = ShardOf(t.Rows, b.rank, b.World())
 		}
 		b.weights[t.Name] = w
+		b.needsWhole = b.needsWhole || t.Summed && t.learns() || t.capped()
 		b.part.parameters += t.Rows * t.Columns
 		if b.inPlace(t) {
 			size := 4 * (w.end - w.first) * t.Columns
@@ -95,6 +109,51 @@ func (b *Builder) Weight(name string) *kernels.Weights {
 		}
 	}
 	return w.bound
+}
+
+// Use binds a tensor for one of the layers that share it. The first one that reads it as it is writes the gradient, and
+// the parts of the others are added to that. One that uses it transposed reads a copy, which each step makes.
+func (b *Builder) Use(name, of string, transposed bool) *kernels.Weights {
+	whole := b.Weight(name)
+	w := b.weights[b.prefix+name]
+	if w == nil || !w.Summed {
+		return whole
+	}
+	for _, u := range w.uses {
+		if u.of == of {
+			return u.bound
+		}
+	}
+	u := use{of, whole, transposed}
+	first := !slices.ContainsFunc(w.uses, func(u use) bool { return u.bound == whole })
+	learns := b.Training() != nil && w.learns()
+	if transposed || learns && !first {
+		part := *whole
+		part.State, part.Last = [2]kernels.Buffer{}, nil
+		if transposed {
+			part.Name += " (transposed)"
+			part.Rows, part.Columns, part.Value = whole.Columns, whole.Rows, b.transposed(w)
+		}
+		if learns {
+			part.Gradient = b.Alloc("parts of gradients", w.Name+", used by "+of, part.Rows*part.Columns)
+		}
+		u.bound = &part
+	}
+	w.uses = append(w.uses, u)
+	return u.bound
+}
+
+// transposed is the copy of a weight that those read who use it transposed.
+func (b *Builder) transposed(w *weight) kernels.Buffer {
+	if !w.hasTurned {
+		w.hasTurned = true
+		w.turned = b.Alloc("transposed weights", w.Name, w.bound.Rows*w.Columns)
+		b.Add(&kernels.CopyMatrix{
+			Name: w.Name + " transposed", In: w.bound.Value, Out: w.turned, Rows: w.Columns, Columns: w.bound.Rows,
+			Transposed: true,
+		})
+	}
+	return w.turned
 }
 
 // value binds the numbers of a weight.
@@ -176,7 +235,8 @@ func (b *Builder) IsLazy(name string) bool {
 // the device reads, if it does and there is memory.
 func (b *Builder) KeepRounded(op any, w *kernels.Weights) {
 	device, is := b.device.(kernels.Rounder)
-	if !is || b.Training() == nil || b.writes() || b.spec.unrounded {
+	of := b.weights[w.Name]
+	if !is || b.Training() == nil || b.writes() || b.spec.unrounded || of == nil || of.Summed {
 		return
 	}
 	if n := device.RoundedSize(op, w, b.spec.Rows); n > 0 {
@@ -220,6 +280,11 @@ func (b *Builder) PartialGradient(name string) kernels.Buffer { return b.weights
 // applyGradients updates all weights with the gradients that were written: with the sums of those of the ranks' rows,
 // where each has some, from which every rank makes the same step.
 func (b *Builder) applyGradients() {
+	for _, w := range b.order {
+		if w.learns() {
+			b.addParts(w)
+		}
+	}
 	if b.byRows() {
 		count := kernels.Count{Fixed: b.gradientSize}
 		b.sum(&kernels.AllReduce{What: "the gradients of all weights", Buffer: b.gradients, Count: count})
@@ -261,6 +326,21 @@ func (b *Builder) capWeights() {
 	b.Agree()
 	for _, op := range caps {
 		b.Add(op)
+	}
+}
+
+// addParts adds what those who share a weight have left of its gradient.
+func (b *Builder) addParts(w *weight) {
+	begun := slices.ContainsFunc(w.uses, func(u use) bool { return u.bound == w.bound })
+	for _, u := range w.uses {
+		if u.bound == w.bound {
+			continue
+		}
+		b.Add(&kernels.CopyMatrix{
+			Name: "the gradient of " + w.Name + " by " + u.of, In: u.bound.Gradient, Out: w.bound.Gradient,
+			Rows: w.bound.Rows, Columns: w.Columns, Transposed: u.transposed, Accumulate: begun,
+		})
+		begun = true
 	}
 }
 

@@ -39,11 +39,37 @@ var networks = map[string]string{
 	"drawn units":        drawn,
 	"several in and out, normalised": strings.Replace(strings.Replace(several, `"size": 8,`, `"size": 8, "batch_norm": true,`, 1),
 		`"size": 6,`, `"size": 6, "batch_norm": {"epsilon": 0.1},`, 1),
-	"linear":        linear,
-	"wide and deep": wide,
-	"merged":        merged,
-	"whole rows":    wholeRows,
+	"linear":             linear,
+	"wide and deep":      wide,
+	"merged":             merged,
+	"whole rows":         wholeRows,
+	"shared":             shared,
+	"shared, of entries": sharedEntries,
 }
+
+// shared has weights with several users, as they are and transposed: an autoencoder whose decoder has the weights of its
+// encoder.
+const shared = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2", "denoising": 0.3},
+	{"name": "also", "kind": "input", "size": "auto"},
+	{"name": "h1", "kind": "hidden", "sources": ["input"], "size": 9, "activation": "tanh"},
+	{"name": "h2", "kind": "hidden", "sources": ["also"], "size": 9, "activation": "sigmoid", "shared": "h1.weight"},
+	{"name": "code", "kind": "hidden", "sources": ["h1", "h2"], "size": 6, "activation": "sigmoid", "dropout": 0.2},
+	{"name": "d1", "kind": "hidden", "sources": ["code"], "size": 9, "batch_norm": true, "shared": "code.weight.h1"},
+	{"name": "d2", "kind": "hidden", "sources": ["d1", "code"], "size": 9, "shared":
+		[{"source": "code", "weight": "code.weight.h1"}]},
+	{"name": "label", "kind": "output", "sources": ["d1"], "size": 3, "temperature": 0.5},
+	{"name": "late", "kind": "output", "sources": ["d2"], "size": 3, "shared": "label.weight"},
+	{"name": "output", "kind": "output", "sources": ["d2", "also"], "size": "auto", "shared":
+		[{"source": "d2", "weight": "h1.weight"}]}],
+	"loss": [{"layer": "output", "kind": "softmax"}, {"layer": "label", "kind": "sigmoid", "weight": 0.5},
+		{"layer": "late", "kind": "squared"}]}`
+
+// sharedEntries has outputs that share weights and touch the items of entries only.
+var sharedEntries = strings.NewReplacer(
+	`"kind": "squared"`, `"kind": "squared", "stored_only": true`, `"kind": "softmax"`, `"kind": "sigmoid", "negatives": 2`,
+	`"sources": ["d2", "also"]`, `"sources": ["d2", "d1"]`,
+).Replace(shared)
 
 // wholeRows has layers that need whole rows of their sums or of their gradients, which the caps all shorten.
 const wholeRows = `{"layers": [

@@ -19,7 +19,9 @@ const (
 	{"name": "output", "kind": "output", "size": "auto"}`
 	spurs = `, {"name": "side", "kind": "input", "size": 5},
 	{"name": "spur1", "kind": "hidden", "sources": ["h1", "side"], "size": 6},
-	{"name": "spur2", "kind": "hidden", "size": 4}`
+	{"name": "spur2", "kind": "hidden", "size": 4},
+	{"name": "spur3", "kind": "hidden", "sources": ["input"], "size": 8, "shared": "h1.weight"},
+	{"name": "spur4", "kind": "hidden", "size": 8, "shared": {"weight": "h2.weight", "transposed": true}}`
 )
 
 func TestLayersThatLeadToNoOutputChangeNothingInTraining(t *testing.T) {
@@ -61,6 +63,27 @@ func TestAnOutputCanShareTheWeightOfALayerThatLeadsToNone(t *testing.T) {
 		{"name": "output", "kind": "output", "size": "auto", "shared": "owner.weight"}]}`
 	for _, devices := range []string{"cpu", "cpu:3"} {
 		m := modelOf(t, tied)
+		before := tensorsOf(t, m)
+		run(t, training(t, m, options(devices, optimizers["adam"], "float32")), 2)
+		for name, values := range tensorsOf(t, m) {
+			require.NotEqual(t, before[name], values, name)
+		}
+	}
+}
+
+// A layer that uses the weight transposed is the only one that is computed.
+func TestAHiddenLayerCanShareTheWeightOfALayerThatLeadsToNone(t *testing.T) {
+	const turned = `{"layers": [
+		{"name": "input", "kind": "input", "size": "auto"},
+		{"name": "h1", "kind": "hidden", "size": 8},
+		{"name": "owner", "kind": "hidden", "size": 5, "bias": false},
+		{"name": "h2", "kind": "hidden", "sources": ["h1"], "size": 5},
+		{"name": "h3", "kind": "hidden", "size": 8, "shared": "owner.weight"},
+		{"name": "table", "kind": "hidden", "sources": ["input"], "size": 8, "bias": false},
+		{"name": "h4", "kind": "hidden", "sources": ["input"], "size": 8, "shared": "table.weight"},
+		{"name": "output", "kind": "output", "sources": ["h3", "h4"], "size": "auto"}]}`
+	for _, devices := range []string{"cpu", "cpu:3"} {
+		m := modelOf(t, turned)
 		before := tensorsOf(t, m)
 		run(t, training(t, m, options(devices, optimizers["adam"], "float32")), 2)
 		for name, values := range tensorsOf(t, m) {

@@ -167,7 +167,7 @@ var kernelNames = []string{
 	"ranking_metrics", "unit_moments", "combine_moments", "move_moments", "normalise", "norm_sums", "norm_backward",
 	"row_moments", "norm_backward_rows", "add_to_logits", "leave_gradient", "clear_others",
 	"merge", "merge_backward", "skip", "softmax_rows", "softmax_rows_backward", "cap_rows", "column_squares",
-	"column_norms", "cap_weight_rows", "cap_weight_columns",
+	"column_norms", "cap_weight_rows", "cap_weight_columns", "copy_matrix",
 }
 
 // The structs that the arguments of several kernels have in common, laid out as in src/update.cuh and src/epilogue.cuh.

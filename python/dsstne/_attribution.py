@@ -13,6 +13,7 @@ import numpy as np
 
 from dsstne._activations import activated, activated_back, normalisation
 from dsstne._merging import merged, merged_back
+from dsstne._sharing import is_transposed, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +66,9 @@ class _Path:
                 mean, factor = normalisation(model, layer)
                 self._constant[name] = self._constant[name] - mean * factor
             for source in layer["sources"]:
-                weight = model.tensor(_weight(layer, source))
+                weight = model.tensor(weight_of(layer, source))
+                if source not in rows and is_transposed(layer, source, weight.shape):
+                    weight = weight.T
                 weight = weight[:, :units] if source in rows else weight[:units]
                 if source not in rows:
                     self._links[name].append((source, weight.astype(float) * np.reshape(factor, (-1, 1))))
@@ -81,13 +84,13 @@ class _Path:
         self._steps = {name: fed.sum(axis=0) for name, fed in self._fed.items()}
         output = self._layers[model.output]
         hidden = [source for source in output["sources"] if source not in rows]
-        self._ends = [(source, model.tensor(_weight(output, source))[item].astype(float)) for source in hidden]
+        self._ends = [(source, model.tensor(weight_of(output, source))[item].astype(float)) for source in hidden]
         for skip in output.get("skips", ()):
             self._ends.append((skip, np.eye(self._units[skip])[item]))
         self._direct: Any = 0.0  # what each stored item adds to the score itself
         if (first_input := next(iter(rows))) in output["sources"]:
             ids, values = self._row(first_input, rows)
-            self._direct = values * model.tensor(_weight(output, first_input))[ids, item]
+            self._direct = values * model.tensor(weight_of(output, first_input))[ids, item]
         self._cosine, self._length = bool(output["temperature"]), None
         if self._cosine:
             source, weight = self._ends[0]
@@ -193,13 +196,6 @@ def _centred(z: Array, epsilon: float) -> tuple[Array, Array]:
     """Returns rows less their means, divided by their deviations, and the deviations."""
     deviation = np.sqrt(z.var(axis=1, keepdims=True) + epsilon)
     return (z - z.mean(axis=1, keepdims=True)) / deviation, deviation
-
-
-def _weight(layer: Mapping[str, Any], source: str) -> str:
-    """Returns the name of the weight between a layer and one of its sources."""
-    if layer.get("shared"):
-        return str(layer["shared"])
-    return f"{layer['name']}.weight" + (f".{source}" if len(layer["sources"]) > 1 else "")
 
 
 def of_network(model: Weights, rows: Mapping[str, Row], item: int) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 import dsstne
 from dsstne import _checks, _options
 from dsstne._activations import normalisation
+from dsstne._sharing import is_transposed, weight_of
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ class Graph:
                 total = self.plus(total, self.cosines(weight, values[source], temperature))
             else:
                 beside = () if total is None else (total,)
-                total = self.add("Gemm", values[source], self.weight(weight), *beside, transB=1)
+                by_units = not is_transposed(layer, source, self.model.tensors[weight])
+                total = self.add("Gemm", values[source], self.weight(weight), *beside, transB=int(by_units))
         skips = layer.get("skips", ())
         for skip in skips:
             total = self.plus(total, values[skip])
@@ -354,8 +356,7 @@ class Graph:
 
 def sources_of(layer: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns the sources of a layer of a network, each with the name of its weight."""
-    weight, sources = layer.get("shared") or layer["name"] + ".weight", layer["sources"]
-    return [(source, weight if len(sources) == 1 else f"{weight}.{source}") for source in sources]
+    return [(source, weight_of(layer, source)) for source in layer["sources"]]
 
 
 def lengths(rows: NDArray[np.float32]) -> NDArray[np.float64]:

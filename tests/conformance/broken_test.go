@@ -83,6 +83,10 @@ func (b broken) CapRows(op *kernels.CapRows, s *kernels.Step) error {
 	return b.after(b.Device.CapRows(op, s), op, s)
 }
 
+func (b broken) CopyMatrix(op *kernels.CopyMatrix, s *kernels.Step) error {
+	return b.after(b.Device.CopyMatrix(op, s), op, s)
+}
+
 func (b broken) Sample(op *kernels.Sample, s *kernels.Step) error {
 	return b.after(b.Device.Sample(op, s), op, s)
 }
@@ -408,6 +412,13 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("gradient", func(op *kernels.CapRows, _ *kernels.Step) { offBuffer(op.DZ) }),
 		defect("row behind the batch", func(op *kernels.CapRows, step *kernels.Step) {
 			op.DZ.Float32()[step.Rows*op.Units] = 0
+		}),
+	},
+	"CopyMatrix": {
+		defect("out", func(op *kernels.CopyMatrix, _ *kernels.Step) { offBuffer(op.Out) }),
+		defect("in", func(op *kernels.CopyMatrix, _ *kernels.Step) { offBuffer(op.In) }),
+		defect("row behind the matrix", func(op *kernels.CopyMatrix, _ *kernels.Step) {
+			op.Out.Float32()[op.Rows*op.Columns] = 0
 		}),
 	},
 	"SampleBackward": {

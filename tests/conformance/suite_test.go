@@ -34,6 +34,7 @@ var opCases = []group{
 	{"SoftmaxRows", remembering(softmaxRowsCases)},
 	{"SoftmaxRowsBackward", remembering(softmaxRowsBackwardCases)},
 	{"CapRows", remembering(capRowsCases)},
+	{"CopyMatrix", remembering(copyMatrixCases)},
 	{"Sample", remembering(func() []opCase { return sampleCases(false) })},
 	{"SampleBackward", remembering(func() []opCase { return sampleCases(true) })},
 	{"UnitMoments", remembering(unitMomentsCases)},

@@ -65,6 +65,10 @@ def tied(hidden="Hidden", source="Input"):
     return {"SharedWeights": {"InputLayer": hidden, **owner, "Transposed": True}}
 
 
+def share(source, into, layer, transposed=False):
+    return {"InputLayer": source, "SourceInputLayer": into, "SourceOutputLayer": layer, "Transposed": transposed}
+
+
 def scheme(word, scale, bias=0.1):
     return {"WeightInit": {"Scheme": word, "Scale": scale, "Bias": bias}}
 
@@ -423,6 +427,33 @@ NETWORKS = {
             output("tags", "Sigmoid", "Second", Source="Hidden"),
         ),
         Call("Nesterov", alpha=0.1, mu=0.7, lambda1=0.005),
+    ),
+    "shared by a decoder": (
+        file(
+            CE,
+            entry(),
+            hidden(6, "Tanh", "Encoder"),
+            hidden(4, "Tanh", "Code"),
+            hidden(6, "Sigmoid", "Decoder", SharedWeights=share("Code", "Encoder", "Code", True)),
+            output("likes", "Sigmoid", SharedWeights=[share("Decoder", "Input", "Encoder", True)]),
+        ),
+        Call("Momentum", alpha=0.2, mu=0.8, lambda_=0.01),
+    ),
+    "shared by inputs, outputs and square layers": (
+        file(
+            "L2",
+            entry(),
+            entry(name="Again"),
+            hidden(5, "Tanh", "A", Source="Input"),
+            hidden(5, "Sigmoid", "B", Source="Again", SharedWeights=share("Again", "Input", "A")),
+            hidden(5, "Tanh", "C", Source=["A", "B"]),
+            hidden(5, "Tanh", "D", Source="C", SharedWeights=share("C", "B", "C", True)),
+            hidden(5, "Tanh", "E", Source=["D", "B"], SharedWeights=[share("B", "B", "C")]),
+            output("tags", "Linear", "First", Source="E"),
+            output("likes", "Linear", "Second", Source=["D", "E"], SharedWeights=[share("D", "Input", "A", True)]),
+            output("tags", "Tanh", "Third", Source="D", SharedWeights=share("D", "E", "First")),
+        ),
+        Call("Adam", alpha=0.02, lambda_=0.01, mu=0.9, mu1=0.99, batch=13),
     ),
     # Optimizers and schedules.
     "momentum": (

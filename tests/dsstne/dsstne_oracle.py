@@ -345,7 +345,8 @@ class Layer:
     Attributes:
         units: None for "auto".
         penalty: p and beta of the sparseness penalty, if it has one.
-        shared: For each source of which the weight is shared, transposed: the pair of layers that own it.
+        shared: For each source of which the weight is shared: the pair of layers that own it, and whether it is
+            transposed.
     """
 
     name: str
@@ -361,7 +362,7 @@ class Layer:
     scheme: str = "xavier"
     scale: float = 1.0
     bias: float = 0.0
-    shared: dict[str, tuple[str, str]] = field(default_factory=dict)
+    shared: dict[str, tuple[tuple[str, str], bool]] = field(default_factory=dict)
     penalty: tuple[float, float] | None = None
     normalised: bool = False  # BatchNormalization
     cap: float = 0.0  # DeltaNorm
@@ -495,7 +496,10 @@ class Network:
             made["scale"] = weights.get("scale", 1.0)
             made["bias"] = 0.0 if made["normalised"] else weights.get("bias", 0.0)
             made["shared"] = {
-                share["inputlayer"]: (share["sourceinputlayer"], share["sourceoutputlayer"])
+                share["inputlayer"]: (
+                    (share["sourceinputlayer"], share["sourceoutputlayer"]),
+                    share.get("transposed", False),
+                )
                 for share in listed(keys.pop("sharedweights", []))
             }
         if keys:
@@ -510,7 +514,8 @@ class Network:
     def weight(self, parameters, source, layer):
         """The weight that a layer multiplies the values of a source with."""
         if source in layer.shared:
-            return parameters[layer.shared[source]].T
+            owner, transposed = layer.shared[source]
+            return parameters[owner].T if transposed else parameters[owner]
         return parameters[source, layer.name]
 
     def initial(self, pair, n_in, n_out):
@@ -611,7 +616,8 @@ class Network:
             for source in layer.sources:
                 product = values[source].T @ delta / rows
                 if source in layer.shared:
-                    found[layer.shared[source]] += product.T
+                    owner, transposed = layer.shared[source]
+                    found[owner] += product.T if transposed else product
                 else:
                     found[source, layer.name] += product
                 handed[source] = handed.get(source, 0) + delta @ self.weight(parameters, source, layer).T

@@ -152,6 +152,7 @@ class Case:
 
     def __init__(self, seed):
         self.random = random = np.random.default_rng(seed)
+        self.sharing = np.random.default_rng([seed, 1])
         self.exact = bool(random.random() < 0.5)
         self.rows = int(random.choice([0, 1, random.integers(2, 40)], p=[0.03, 0.07, 0.9]))
         self.items = int(random.choice([1, random.integers(2, 60), random.integers(60, 700)], p=[0.05, 0.65, 0.3]))
@@ -188,6 +189,9 @@ class Case:
         if len(sizes) == 2 and not tied:
             sizes[1] = int(random.integers(1, 20))
         inputs = {"first": columns} | ({"second": int(random.integers(1, 30))} if two_inputs else {})
+        shares_table, shares_hidden = self.sharing.random(2) < 0.4
+        if two_inputs and shares_table:
+            inputs["second"] = columns
         self.scaling = {name: "none" if self.exact else str(random.choice(["none", "l2"])) for name in inputs}
         layers = [
             {"name": name, "kind": "input", "size": size, "scaling": self.scaling[name], "denoising": 0.5}
@@ -201,6 +205,7 @@ class Case:
             hidden["activation"] = str(random.choice(EXACT if self.exact else list(ACTIVATIONS)))
             hidden["bias"] = bool(random.random() < 0.7)
             layers.append(hidden)
+        layers += self.sharing_layers(layers, two_inputs and shares_table, shares_hidden and len(sizes) == 2)
         loss = [{"layer": "out", "kind": str(random.choice(["softmax", "sigmoid", "squared", "hinge"]))}]
         outputs = {"out": self.items} | ({"other": int(random.integers(1, 40))} if random.random() < 0.15 else {})
         for name, size in outputs.items():
@@ -226,6 +231,27 @@ class Case:
         self.same_items = len(inputs) == len(outputs) == 1 and columns == self.items
         if random.random() < 0.2 and columns == self.items:
             self.same_items = self.model.same_items = bool(random.random() < 0.5)
+
+    def sharing_layers(self, layers, shares_table, shares_hidden):
+        """Returns layers that share the weights of hidden layers."""
+        h0, *others = [layer for layer in layers if layer["kind"] == "hidden"]
+        table = "h0.weight.first" if len(h0["sources"]) > 1 else "h0.weight"
+        shared, list_of = [], "h1.weight.h0" if others and len(others[0]["sources"]) > 1 else "h1.weight"
+        if shares_table:
+            shared.append({"size": h0["size"], "sources": ["second"], "shared": table})
+        if shares_hidden:
+            for _ in range(self.sharing.integers(1, 3)):
+                transposed = bool(self.sharing.random() < 0.5)
+                source, size = ("h1", h0["size"]) if transposed else ("h0", others[0]["size"])
+                share = {"weight": list_of, "transposed": transposed}
+                if h0["size"] != others[0]["size"] and self.sharing.random() < 0.5:
+                    share = list_of
+                shared.append({"size": size, "sources": [source], "shared": share})
+        activations = EXACT if self.exact else list(ACTIVATIONS)
+        return [
+            {"name": f"s{n}", "kind": "hidden", "activation": str(self.sharing.choice(activations)), **layer}
+            for n, layer in enumerate(shared)
+        ]
 
     def make_item_weights(self):
         self.items = min(self.items, 200)
@@ -275,8 +301,12 @@ class Case:
         layer = self.layers[name]
         for source in layer["sources"]:
             key = layer.get("shared") or f"{name}.weight" + (f".{source}" if len(layer["sources"]) > 1 else "")
-            W = self.weights[key]
             by_inputs = self.layers[source]["kind"] == "input"
+            if isinstance(key, dict):
+                key, by_inputs = key["weight"], key["transposed"]
+            W = self.weights[key]
+            if layer["kind"] == "hidden" and not by_inputs:
+                by_inputs = W.shape[0] != layer["size"]
             yield source, (W if by_inputs else W.T)
 
     def activations(self, name, values, errors):

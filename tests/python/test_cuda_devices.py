@@ -20,7 +20,15 @@ def fit(devices, **options):
         X, devices=devices, epochs=2, batch_size=32, seed=0, learning_rate=0.01, precision="float32", progress=False,
         **options)
 result = []
-for options in ({"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}):
+shared = {"layers": [
+    {"name": "in", "kind": "input", "scaling": "l2"},
+    {"name": "h", "kind": "hidden", "size": 12},
+    {"name": "g", "kind": "hidden", "size": 40, "activation": "sigmoid"},
+    {"name": "f", "kind": "hidden", "size": 12, "shared": "g.weight"},
+    {"name": "e", "kind": "hidden", "size": 12, "sources": ["in"], "shared": "h.weight", "dropout": 0.2},
+    {"name": "out", "kind": "output", "sources": ["f", "e"], "shared": [{"source": "f", "weight": "h.weight"}]}]}
+for options in (
+    {"hidden": [12]}, {"hidden": [9, 5], "loss": "sigmoid", "tied": False, "dropout": 0.2}, {"network": shared}):
     devices = ("cpu", "cuda:0", ["cuda:0", "cuda:1"], ["cuda:3", "cuda:0", "cuda:2"], "all")
     models = {str(d): fit(d, **options) for d in devices}
     for d in devices[2:4]:

@@ -93,6 +93,30 @@ def test_the_parts_of_random_networks_add_up_to_the_score_less_that_of_an_empty_
             "network": {
                 "layers": [
                     {"name": "input", "kind": "input"},
+                    {"name": "h", "kind": "hidden", "size": 12},
+                    {"name": "g", "kind": "hidden", "size": 8},
+                    {"name": "f", "kind": "hidden", "size": 12, "shared": "g.weight"},
+                    {"name": "s", "kind": "hidden", "size": 12},
+                    {
+                        "name": "r",
+                        "kind": "hidden",
+                        "size": 12,
+                        "shared": {"weight": "s.weight", "transposed": True},
+                        "layer_norm": True,
+                    },
+                    {
+                        "name": "out",
+                        "kind": "output",
+                        "sources": ["f", "r"],
+                        "shared": [{"source": "f", "weight": "h.weight"}],
+                    },
+                ]
+            }
+        },
+        {
+            "network": {
+                "layers": [
+                    {"name": "input", "kind": "input"},
                     {"name": "z", "kind": "variational", "size": 12, "kl": {"weight": 0.1}},
                     {"name": "h", "kind": "hidden", "size": 8},
                     {"name": "y", "kind": "variational", "size": 8, "kl": {"weight": 0.1}},

@@ -131,6 +131,22 @@ NETWORKS = {
         layer("g", "hidden", size=8, skips=["h"], activation="softmax", batch_norm=True, weight_norm=0.5),
         OUT,
     ),
+    "shared weights": (
+        IN,
+        HIDDEN,
+        layer("t", "hidden", size=8, sources=["in"], shared="h.weight", activation="sigmoid"),
+        layer("g", "hidden", size=5),
+        layer("f", "hidden", size=8, shared="g.weight"),
+        layer("s", "hidden", size=8),
+        layer("r", "hidden", size=8, shared={"weight": "s.weight", "transposed": True}),
+        layer("first", "output", sources=["r"]),
+        layer(
+            "out",
+            "output",
+            sources=["f", "h", "r"],
+            shared=[{"source": "f", "weight": "first.weight"}, {"source": "h", "weight": "h.weight"}],
+        ),
+    ),
     "two outputs": (IN, HIDDEN, layer("first", "output"), layer("out", "output", sources=["h"])),
 }
 

@@ -56,6 +56,38 @@ NETWORKS = {
             "loss": "sigmoid",
         }
     },
+    "shared weights": {
+        "network": {
+            "layers": [
+                {"name": "in", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 6},
+                {"name": "g", "kind": "hidden", "size": 4},
+                {"name": "f", "kind": "hidden", "size": 6, "shared": "g.weight"},
+                {"name": "z", "kind": "variational", "size": 2},
+                {"name": "y", "kind": "variational", "size": 2, "sources": ["f"], "shared": "z.weight"},
+                {"name": "e", "kind": "hidden", "sources": ["in"], "size": 6, "shared": "h.weight"},
+                {"name": "s", "kind": "hidden", "size": 6},
+                {"name": "r", "kind": "hidden", "size": 6, "shared": {"weight": "s.weight", "transposed": True}},
+                {
+                    "name": "out",
+                    "kind": "output",
+                    "sources": ["f", "y", "z", "r"],
+                    "shared": [{"source": "f", "weight": "h.weight"}],
+                },
+            ],
+            "loss": "sigmoid",
+        }
+    },
+    "tied, stored only": {
+        "network": {
+            "layers": [
+                {"name": "in", "kind": "input"},
+                {"name": "h", "kind": "hidden", "size": 6},
+                {"name": "out", "kind": "output", "shared": "h.weight", "temperature": 0.5},
+            ],
+            "loss": {"kind": "squared", "stored_only": True},
+        }
+    },
     "absolute": {"loss": "absolute", "temperature": None},
     "stored only": {"loss": {"kind": "squared", "stored_only": True}, "temperature": None},
 }

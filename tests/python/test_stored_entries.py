@@ -165,11 +165,6 @@ REFUSED = {
         network({"kind": "squared", "stored_only": 1}),
         "loss.stored_only is 1; it must be true or false",
     ),
-    "shared": (
-        network(shared="factors.weight"),
-        'layers[2].shared is "factors.weight", but a loss of stored entries or negatives needs '
-        "a weight of the layer's own",
-    ),
     "mistyped": (
         network({"kind": "squared", "stored": True}),
         'loss.stored is not a known key; did you mean "stored_only"?',

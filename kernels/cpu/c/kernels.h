@@ -295,6 +295,15 @@ typedef struct {
   int64_t next;
 } whole_rows_t;
 
+/* See kernels.CopyMatrix. */
+typedef struct {
+  int64_t rows, columns;
+  const float *in;
+  float *out; /* [rows, columns] */
+  int32_t transposed, accumulate;
+  int64_t next;
+} copy_matrix_t;
+
 /* A layer whose weight rows are its items or units: the output layer with its loss, and a dense layer forward (out) and
  * backward (dz). */
 typedef struct {
@@ -461,7 +470,8 @@ typedef struct {
   PHASE(norm_backward_rows, norm_backward_t, 1) \
   PHASE(merge, merge_t, 1) PHASE(merge_backward, merge_t, 1) PHASE(skip, skip_t, 1) \
   PHASE(softmax_rows, whole_rows_t, 1) PHASE(softmax_rows_backward, whole_rows_t, 1) PHASE(cap_rows, whole_rows_t, 1) \
-  PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) PHASE(column_squares, cap_weight_t, 0) \
+  PHASE(copy_matrix, copy_matrix_t, 1) PHASE(clip_sum, clip_t, 0) PHASE(clip_scale, clip_t, 0) \
+  PHASE(column_squares, cap_weight_t, 0) \
   PHASE(column_norms, cap_weight_t, 0) PHASE(cap_weight_rows, cap_weight_t, 0) \
   PHASE(cap_weight_columns, cap_weight_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \

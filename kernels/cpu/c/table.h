@@ -19,6 +19,7 @@
 #include "norm.h"
 #include "merge.h"
 #include "wholerows.h"
+#include "copymatrix.h"
 #include "written.h"
 #include "rank_exact.h"
 #include "scores.h"

@@ -102,12 +102,13 @@ def components(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
 
 def _vectors(given: Any) -> tuple[NDArray[Any], Any]:
     """Returns the vectors of the items, and their names if a model has them."""
+    from dsstne._sharing import shared_weights
     from dsstne._weights import Weights
 
     names = None
     if isinstance(given, Weights):
         layers = (given.network or {}).get("layers", [])
-        shared = [layer.get("shared") for layer in layers if layer["name"] == given.output]
+        shared = [name for layer in layers if layer["name"] == given.output for name in shared_weights(layer)]
         usual = [f"{given.output}.weight", *shared, "factors"]
         found = [name for name in usual if name in given.tensors]
         if not found:
