@@ -114,9 +114,17 @@ func (d *Dense) appendRow(dst *Entries, row int64) error {
 	if row < 0 || row >= d.Rows() {
 		return fault.New(fault.InvalidArgument, "row %d was asked for, but the matrix has %d rows", row, d.Rows())
 	}
-	at, room := len(dst.Indices), int(d.columns)
-	dst.Indices, dst.Values = slices.Grow(dst.Indices, room), slices.Grow(dst.Values, room)
-	indices, values := dst.Indices[at:at+room], dst.Values[at:at+room]
+	to, room := dst, int(d.columns)
+	if dst.limit > 0 && cap(dst.Indices)-len(dst.Indices) < room { // but enough for the entries
+		if dst.aside == nil {
+			dst.aside = &Entries{Zeros: dst.Zeros}
+		}
+		to = dst.aside
+		to.Reset()
+	}
+	at := len(to.Indices)
+	to.Indices, to.Values = slices.Grow(to.Indices, room), slices.Grow(to.Values, room)
+	indices, values := to.Indices[at:at+room], to.Values[at:at+room]
 	n := d.cells.copyEntries(row*d.columns, indices, values)
 	if n > int(d.lengths[row]) {
 		return fault.New(fault.InvalidData, "row %d grew while it was read: "+
@@ -129,7 +137,11 @@ func (d *Dense) appendRow(dst *Entries, row int64) error {
 	if !dst.Zeros {
 		n = dropZeros(indices, values) // which float32 rounds to zero
 	}
-	dst.Indices, dst.Values = dst.Indices[:at+n], dst.Values[:at+n]
+	if to != dst {
+		dst.Indices, dst.Values = append(dst.Indices, indices[:n]...), append(dst.Values, values[:n]...)
+	} else {
+		dst.Indices, dst.Values = dst.Indices[:at+n], dst.Values[:at+n]
+	}
 	return nil
 }
 

@@ -160,3 +160,36 @@ func TestADenseMatrixIsReleasedOnceNobodyUsesIt(t *testing.T) {
 	require.NoError(t, d.Close())
 	require.Equal(t, 1, released)
 }
+
+// Large batches are made on several threads. Some rows are full, so that a batch of them is turned without sorting.
+func TestALargeBatchIsTheSameOnAnyNumberOfThreads(t *testing.T) {
+	const rows, columns = 460, 600
+	rng := rand.New(rand.NewPCG(1, 2))
+	cells := make([]float64, rows*columns)
+	for i := range cells {
+		switch {
+		case i < rows/2*columns:
+			cells[i] = 0.5 + rng.Float64()
+		case rng.IntN(3) > 0:
+			cells[i] = []float64{1e-60, 0.5 + rng.Float64()}[rng.IntN(2)] // float32 rounds the first to zero
+		}
+	}
+	every, fullRows := upTo(rows), append(upTo(rows/2), upTo(rows/2)...)
+	for _, source := range []csr.Source{full(t, cells, columns), stored(t, cells, columns)} {
+		for _, of := range []csr.Reader{{}, {Scaling: true, Denoising: 0.4, Seed: 3}, {Zeros: true}, {RowsOnly: true}} {
+			for _, order := range [][]int64{every, fullRows} {
+				reader := of
+				reader.Source = source
+				want := batchOf(t, &reader, order...)
+				for _, threads := range []int{2, 3, 7} {
+					reader.Threads = threads
+					require.Equal(t, want, batchOf(t, &reader, order...), "%d threads, %+v", threads, of)
+				}
+			}
+		}
+	}
+	reader := csr.Reader{Source: full(t, cells, columns), Threads: 3}
+	cells[300*columns] = math.NaN()
+	err := reader.Batch(every, 1, true, new(kernels.SparseBatch))
+	require.Contains(t, refusal(t, fault.InvalidData, err), "row 300")
+}

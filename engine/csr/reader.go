@@ -1,10 +1,11 @@
 package csr
 
 import (
+	"cmp"
 	"math"
-	"slices"
 
 	"dsstne/internal/fault"
+	"dsstne/internal/parallel"
 	"dsstne/internal/random"
 	"dsstne/kernels"
 )
@@ -28,8 +29,10 @@ type Reader struct {
 	Limit int64
 	// RowsOnly leaves the order by item out, which only training reads.
 	RowsOnly bool
+	// Threads is on how many threads a batch of many entries is made; 0: on one.
+	Threads int
 
-	entries  Entries
+	parts    []part
 	rows     []int64       // of the batch; Source.Read overwrites them
 	ranks    random.Subset // of a row's negatives, among the columns without an entry
 	payload  []uint64      // by entry of the batch: row and bits of the value
@@ -54,9 +57,28 @@ func (r *Reader) Batch(rows []int64, step int64, training bool, out *kernels.Spa
 		out.Indices, out.Values, out.RowSum = out.Indices[:0], out.Values[:0], out.RowSum[:0]
 	}
 	if !r.RowsOnly {
-		r.transpose(out)
+		err = cmp.Or(err, r.transpose(out))
 	}
 	return err
+}
+
+// manyEntries is from how many entries on several threads make a batch.
+const manyEntries = 1 << 17
+
+// threads is on how many threads work with n entries is done.
+func (r *Reader) threads(n int) int {
+	if n < manyEntries {
+		return 1
+	}
+	return max(1, r.Threads)
+}
+
+// part is some rows of a batch, which one thread reads.
+type part struct {
+	entries    Entries
+	first, end int // of the rows
+	at, room   int // among the entries of the batch, before any are left out
+	kept       int
 }
 
 // fill reads the rows into the row order of out.
@@ -65,22 +87,68 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 	if err != nil {
 		return err
 	}
-	out.Offsets = append(slices.Grow(out.Offsets[:0], len(rows)+1), 0)
-	out.RowSum = slices.Grow(out.RowSum[:0], len(rows))
-	e := &r.entries
-	e.Indices, e.Values, e.Ends = slices.Grow(out.Indices[:0], n), slices.Grow(out.Values[:0], n), e.Ends[:0]
-	e.limit, e.Zeros = n+1, r.Zeros
-	defer func() {
-		out.Indices, out.Values = e.Indices, e.Values
-		e.Indices, e.Values = nil, nil
-	}()
+	out.Offsets, out.RowSum = resize(out.Offsets, len(rows)+1), resize(out.RowSum, len(rows))
+	out.Indices, out.Values = resize(out.Indices, n), resize(out.Values, n)
 	r.rows = append(r.rows[:0], rows...)
-	if err := r.Source.Read(r.rows, e); err != nil {
+	parts := r.divide(n)
+	if len(parts) == 1 { // most batches, which then need no memory
+		err = r.read(&parts[0], step, training, out)
+	} else {
+		err = parallel.Do(len(parts), len(parts), func(p int) error { return r.read(&parts[p], step, training, out) })
+	}
+	if err != nil {
+		return err
+	}
+	out.Offsets[0] = 0
+	filled := 0
+	for i := range parts {
+		p := &parts[i]
+		copy(out.Indices[filled:], out.Indices[p.at:p.at+p.kept])
+		copy(out.Values[filled:], out.Values[p.at:p.at+p.kept])
+		filled += p.kept
+	}
+	for u := range rows {
+		out.Offsets[u+1] += out.Offsets[u]
+	}
+	out.Indices, out.Values = out.Indices[:filled], out.Values[:filled]
+	return nil
+}
+
+// divide gives each thread some of the rows, which hold n entries; one has all where these are few.
+func (r *Reader) divide(n int) []part {
+	count := max(1, min(r.threads(n), len(r.rows)))
+	for len(r.parts) < count {
+		r.parts = append(r.parts, part{})
+	}
+	at := 0
+	for i := range count {
+		p := &r.parts[i]
+		p.first, p.end = len(r.rows)*i/count, len(r.rows)*(i+1)/count
+		p.at, p.room = at, n-at
+		if i < count-1 {
+			p.room = 0
+			for _, row := range r.rows[p.first:p.end] {
+				p.room += int(r.Source.RowLength(row))
+			}
+		}
+		at += p.room
+	}
+	return r.parts[:count]
+}
+
+// read fills a part: out's entries from p.at on, the sums of its rows, and as offsets the lengths of its rows.
+func (r *Reader) read(p *part, step int64, training bool, out *kernels.SparseBatch) error {
+	e, end := &p.entries, p.at+p.room
+	e.Indices, e.Values, e.Ends = out.Indices[p.at:p.at:end], out.Values[p.at:p.at:end], e.Ends[:0]
+	e.limit, e.Zeros = p.room+1, r.Zeros
+	defer func() { e.Indices, e.Values = nil, nil }()
+	if err := r.Source.Read(r.rows[p.first:p.end], e); err != nil {
 		return err
 	}
 	denoise := training && r.Denoising > 0
-	begin, filled := 0, 0 // of the row in what was read, and of what is left of the rows before
-	for u, end := range e.Ends {
+	begin := 0 // of the row in what was read
+	p.kept = 0
+	for i, end := range e.Ends {
 		indices, values := e.Indices[begin:end], e.Values[begin:end]
 		begin = end
 		factor := 1.0
@@ -89,7 +157,7 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 		}
 		if denoise {
 			factor /= 1 - float64(r.Denoising)
-			kept := r.dropEntries(indices, values, step, int64(u))
+			kept := r.dropEntries(indices, values, step, int64(p.first+i))
 			indices, values = indices[:kept], values[:kept]
 		}
 		sum, zeros := multiply(values, factor)
@@ -97,13 +165,11 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 			kept := dropZeros(indices, values)
 			indices, values = indices[:kept], values[:kept]
 		}
-		copy(e.Indices[filled:], indices)
-		copy(e.Values[filled:], values)
-		filled += len(indices)
-		out.Offsets = append(out.Offsets, int32(filled))
-		out.RowSum = append(out.RowSum, sum)
+		copy(out.Indices[p.at+p.kept:], indices) // in place, unless Read needed more room on the way
+		copy(out.Values[p.at+p.kept:], values)
+		p.kept += len(indices)
+		out.Offsets[p.first+i+1], out.RowSum[p.first+i] = int32(len(indices)), sum
 	}
-	e.Indices, e.Values = e.Indices[:filled], e.Values[:filled]
 	return nil
 }
 

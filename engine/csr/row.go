@@ -16,6 +16,7 @@ type Entries struct {
 
 	limit int      // one more than the stored entries that the rows have together; 0: any number
 	keys  []uint64 // room to sort a row
+	aside *Entries // room for a row that may need less than there is left
 }
 
 // Reset empties e and keeps its memory.

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"dsstne/internal/parallel"
 	"dsstne/kernels"
 )
 
@@ -16,12 +17,11 @@ const (
 
 // transpose fills the item order of b from its row order by a radix sort of the entries, lowest digit first. It is
 // stable, so the rows of an item ascend. Time and memory grow with the batch, not with the number of columns.
-func (r *Reader) transpose(b *kernels.SparseBatch) {
+func (r *Reader) transpose(b *kernels.SparseBatch) error {
 	n := len(b.Indices)
 	b.ItemRows, b.ItemValues = resize(b.ItemRows, n), resize(b.ItemValues, n)
 	if rows := len(b.Offsets) - 1; n > 0 && int64(n) == int64(rows)*b.Columns {
-		transposeFull(b, rows)
-		return
+		return r.transposeFull(b, rows)
 	}
 	width := max(1, bits.Len64(uint64(b.Columns-1)))
 	passes := (width + maxDigit - 1) / maxDigit
@@ -55,15 +55,17 @@ func (r *Reader) transpose(b *kernels.SparseBatch) {
 		previous = item
 	}
 	b.Items, b.ItemOffsets = b.Items[:items], b.ItemOffsets[:items+1]
+	return nil
 }
 
 // transposeFull does so if every row has an entry in every column: there is nothing to sort.
-func transposeFull(b *kernels.SparseBatch, rows int) {
+func (r *Reader) transposeFull(b *kernels.SparseBatch, rows int) error {
 	const together = 16 // columns, so that a line of the cache is read once
 	columns := int(b.Columns)
 	b.Items, b.ItemOffsets = resize(b.Items, columns), resize(b.ItemOffsets, columns+1)
 	b.ItemOffsets[0] = 0
-	for first := 0; first < columns; first += together {
+	return parallel.Do(r.threads(len(b.Indices)), (columns+together-1)/together, func(block int) error {
+		first := block * together
 		n := min(together, columns-first)
 		for u := range rows {
 			at := first*rows + u
@@ -75,7 +77,8 @@ func transposeFull(b *kernels.SparseBatch, rows int) {
 		for item := first; item < first+n; item++ {
 			b.Items[item], b.ItemOffsets[item+1] = int32(item), int32((item+1)*rows)
 		}
-	}
+		return nil
+	})
 }
 
 // firstPass sorts by the lowest digit on the way from the row order to keys (item and position), and fills the payload.

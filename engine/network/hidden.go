@@ -211,6 +211,9 @@ func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil 
 
 // gather reads rows of a weight, of which each of several ranks has a shard; last: it is the layer's last gather.
 func (b *builder) gather(op *kernels.Gather, last bool) {
+	if 2*b.Entries(op.Input) >= op.Weight.Rows { // else no row has half of its entries, see Gather.Workspace
+		b.Scratch(&op.Workspace, op)
+	}
 	end := op.Epilogue
 	switch {
 	case !b.Sharded():

@@ -70,7 +70,9 @@ func (c *forwardCase) run(d kernels.Device) (r result, err error) {
 		}
 	}
 	if c.in == nil {
-		err = d.Gather(&kernels.Gather{Input: 1, Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}, c.step)
+		op := &kernels.Gather{Input: 1, Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}
+		op.Workspace = p.workspace(op, c.step.Most())
+		err = d.Gather(op, c.step)
 	} else {
 		op := &kernels.Dense{In: p.guarded(c.in, c.weight.columns), Weight: w, Out: out, Accumulate: c.accumulate, Epilogue: e}
 		op.Workspace = p.workspace(op, c.step.Most())

@@ -166,6 +166,7 @@ func (n *net) on(d kernels.Device) *running {
 	e1, e2 := epilogue(n.bias1, 1), epilogue(n.bias2, 2)
 
 	gather := &kernels.Gather{Input: 0, Weight: r.placed[n.in], Out: h1, Epilogue: &e1}
+	gather.Workspace = p.workspace(gather, n.step.Most())
 	dense := &kernels.Dense{In: h1, Weight: r.placed[n.dense], Out: h2, Epilogue: &e2}
 	back1 := &kernels.Backward{H: h1, DH: dh1, Units: gradientUnits, Epilogue: e1, Bias: r.placed[n.bias1]}
 	back2 := &kernels.Backward{H: h2, DH: dh2, Units: gradientUnits, Epilogue: e2, Bias: r.placed[n.bias2]}

@@ -107,6 +107,16 @@ typedef struct {
   int64_t next;
 } fill_t;
 
+/* A worker's place for rows that are spread (spread.h), in floats: 340 KB. What is read again and again of it, for each
+ * PANEL columns, are a panel and the rows. */
+enum {
+  LEAST_LANES = 4, /* of all instruction sets */
+  SPREAD_MOST_ROWS = 140,
+  SPREAD_DEPTH = 128, /* columns of the rows at a time */
+  SPREAD_WIDTH = 256, /* columns of the matrix at a time */
+  SPREAD_WORKSPACE = SPREAD_MOST_ROWS * (SPREAD_DEPTH + SPREAD_WIDTH + 16) + SPREAD_DEPTH * SPREAD_WIDTH
+};
+
 /* out (+)= x W for a batch of sparse rows, see kernels.Gather. */
 typedef struct {
   int64_t rows;
@@ -115,6 +125,8 @@ typedef struct {
   const float *weight;
   int64_t items, columns; /* I, K */
   float *out;
+  float *workspace; /* for each worker */
+  int32_t workers;
   int32_t accumulate, has_epilogue;
   epilogue_t epilogue;
   int64_t next, next_spread;
@@ -127,6 +139,8 @@ typedef struct {
   weights_t weight;
   const float *tied; /* [count, K] or null */
   const float *own;  /* [count] or null */
+  float *workspace;  /* for each worker */
+  int32_t workers;
   optimizer_t optimizer;
   failure_t failure;
   int64_t next;

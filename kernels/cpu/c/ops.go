@@ -45,7 +45,7 @@ func (o Ops) Gather(op *kernels.Gather, s *kernels.Step) error {
 	a := &C.gather_t{
 		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices), values: call.floats(b.Values),
 		weight: buffer(op.Weight.Value), items: C.int64_t(op.Weight.Rows), columns: C.int64_t(op.Weight.Columns),
-		out: buffer(op.Out), accumulate: flag(op.Accumulate),
+		out: buffer(op.Out), accumulate: flag(op.Accumulate), workspace: buffer(op.Workspace), workers: C.int32_t(o.Workers),
 	}
 	if op.Epilogue != nil {
 		a.has_epilogue, a.epilogue = 1, call.epilogue(op.Epilogue, s)
@@ -62,7 +62,7 @@ func (o Ops) Scatter(op *kernels.Scatter, s *kernels.Step) error {
 	}
 	a := &C.scatter_t{
 		batch: call.byItem(s.Sparse[op.Input]), rows: C.int64_t(s.Rows), dz: buffer(op.DZ),
-		tied: buffer(op.TiedGradient), own: buffer(op.Own),
+		tied: buffer(op.TiedGradient), own: buffer(op.Own), workspace: buffer(op.Workspace), workers: C.int32_t(o.Workers),
 		weight: call.weights(op.Weight), optimizer: call.optimizer(op.Optimizer, s),
 	}
 	if op.Values != nil {
@@ -396,6 +396,10 @@ func (o Ops) Neighborhood(op *kernels.Neighborhood, s *kernels.Step) error {
 // WorkspaceSize is the scratch memory of an operation in elements of 4 bytes, see kernels.Stepper.
 func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 	switch op := op.(type) {
+	case *kernels.Gather:
+		return o.spreadSize(op.Weight)
+	case *kernels.Scatter:
+		return o.spreadSize(op.Weight)
 	case *kernels.Dense:
 		return o.layerSize(rows, op.Weight.Columns, op.Weight.Rows, false, false)
 	case *kernels.DenseBackward:
@@ -460,6 +464,14 @@ func (o Ops) Screen(s *kernels.Scorer, to kernels.Buffer) error {
 	a.kept, a.block_rows = of[C.int8_t](to), 1
 	a.workspace = call.floats(make([]float32, o.WorkspaceSize(&kernels.TopK{Scorer: *s}, 1)))
 	return o.do(call, unsafe.Pointer(a), nil, C.run_top_k_keep)
+}
+
+// spreadSize is the memory of workers for rows that are spread (spread.h). For few units that would not pay.
+func (o Ops) spreadSize(w *kernels.Weights) int64 {
+	if w.Columns < 32 || w.Columns%C.LEAST_LANES != 0 {
+		return 0
+	}
+	return C.SPREAD_WORKSPACE * int64(o.Workers)
 }
 
 func (o Ops) layerSize(rows, columns, items int64, continues, activated bool) int64 {

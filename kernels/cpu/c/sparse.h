@@ -146,41 +146,42 @@ static void add_entries(const span_t *s, const int32_t *index, const float *valu
 enum { BLOCK_ENTRIES = 512, BLOCK_ROWS = 32 };
 
 /* Rows that are spread, a group and some columns at a time. */
-static void gather_spread(gather_t *g) {
+static void gather_spread(gather_t *g, spread_t *s) {
   const int64_t K = g->columns, pieces = (K + SPREAD_WIDTH - 1) / SPREAD_WIDTH;
-  spread_t s;
-  for (int64_t task; (task = take(&g->next_spread)) * SPREAD_ROWS < pieces * round_up(g->rows, SPREAD_ROWS);) {
-    const int64_t first = task / pieces * SPREAD_ROWS, k = task % pieces * SPREAD_WIDTH;
+  const int64_t size = spread_group(g->rows, pieces, g->workers), groups = (g->rows + size - 1) / size;
+  for (int64_t task; (task = take(&g->next_spread)) < groups * pieces;) {
+    const int64_t first = task / pieces * size, k = task % pieces * SPREAD_WIDTH;
     const int64_t width = smaller(SPREAD_WIDTH, K - k);
-    s.rows = 0;
-    for (int64_t u = first; u < smaller(first + SPREAD_ROWS, g->rows); u++)
-      if (is_spread(g->offsets[u + 1] - g->offsets[u], g->items, K))
-        spread_add(&s, u, g->indices, g->values, g->offsets[u], g->offsets[u + 1]);
-    memset(s.sum, 0, s.rows * SPREAD_WIDTH * 4);
-    for (int64_t m = 0; g->accumulate && m < s.rows; m++)
-      memcpy(s.sum + m * SPREAD_WIDTH, g->out + s.number[m] * K + k, width * 4);
-    if (s.rows) spread_sums(&s, g->weight, g->items, K, k, width);
-    for (int64_t m = 0; m < s.rows; m++) {
-      float *out = g->out + s.number[m] * K + k;
-      memcpy(out, s.sum + m * SPREAD_WIDTH, width * 4);
-      if (g->has_epilogue) finish_row(&g->epilogue, s.number[m], k, width, out);
+    s->rows = 0;
+    for (int64_t u = first; u < smaller(first + size, g->rows); u++)
+      if (is_spread(g->workspace, g->offsets[u + 1] - g->offsets[u], g->items, K))
+        spread_add(s, u, g->indices, g->values, g->offsets[u], g->offsets[u + 1], 0);
+    memset(s->sum, 0, s->rows * SPREAD_WIDTH * 4);
+    for (int64_t m = 0; g->accumulate && m < s->rows; m++)
+      memcpy(s->sum + m * SPREAD_WIDTH, g->out + s->number[m] * K + k, width * 4);
+    if (s->rows) spread_sums(s, g->weight, g->items, K, k, width);
+    for (int64_t m = 0; m < s->rows; m++) {
+      float *out = g->out + s->number[m] * K + k;
+      memcpy(out, s->sum + m * SPREAD_WIDTH, width * 4);
+      if (g->has_epilogue) finish_row(&g->epilogue, s->number[m], k, width, out);
     }
   }
 }
 
-static void gather(gather_t *g, UNUSED int32_t worker) {
+static void gather(gather_t *g, int32_t worker) {
   const int64_t K = g->columns, entries = g->offsets[g->rows];
   const int64_t size = larger(1, smaller(BLOCK_ROWS, g->rows * BLOCK_ENTRIES / larger(entries, 1)));
   for (span_t rows = {0}; next_block(&rows, &g->next, size, g->rows);) {
     span_t s = entries_of(&rows, g->offsets);
     for (int64_t u = rows.from; u < rows.end; u++) {
-      if (is_spread(g->offsets[u + 1] - g->offsets[u], g->items, K)) continue;
+      if (is_spread(g->workspace, g->offsets[u + 1] - g->offsets[u], g->items, K)) continue;
       add_entries(&s, g->indices, g->values, g->offsets[u], g->offsets[u + 1], g->weight, K, g->out + u * K,
                   g->accumulate);
       if (g->has_epilogue) finish_row(&g->epilogue, u, 0, K, g->out + u * K);
     }
   }
-  if (2 * entries >= g->items) gather_spread(g); /* else no row has half of its entries */
+  /* else no row has half of its entries */
+  if (g->workspace && 2 * entries >= g->items) gather_spread(g, spread_place(g->workspace, worker));
 }
 
 /* Is anything but zero in n floats? */
@@ -301,42 +302,44 @@ INLINE void begin_sum(const scatter_t *s, int64_t n, int64_t k, int64_t width, f
 
 /* Finds which items from n on, up to end, are updated next: one, or of those that are spread a group. Returns where to go
  * on. */
-static int64_t next_group(const scatter_t *s, int spread, int64_t n, int64_t end, spread_t *group) {
+static int64_t next_group(const scatter_t *s, int spread, int64_t n, int64_t end, int64_t *numbers, int64_t *count) {
   const int64_t most = spread ? SPREAD_ROWS : 1;
-  group->rows = 0;
-  for (; n < end && group->rows < most; n++)
-    if (is_spread(s->batch.offsets[n + 1] - s->batch.offsets[n], s->rows, s->weight.columns) == spread)
-      group->number[group->rows++] = n;
+  *count = 0;
+  for (; n < end && *count < most; n++)
+    if (is_spread(s->workspace, s->batch.offsets[n + 1] - s->batch.offsets[n], s->rows, s->weight.columns) == spread)
+      numbers[(*count)++] = n;
   return n;
 }
 
 /* Makes columns k .. k + width - 1 of the gradients of a group. */
-static void group_sums(const scatter_t *s, spread_t *group, int64_t k, int64_t width) {
+static void group_sums(const scatter_t *s, spread_t *group, const int64_t *numbers, int64_t count, int64_t k,
+                       int64_t width) {
   const by_item_t *b = &s->batch;
-  const int64_t rows = group->rows;
   group->rows = 0;
-  for (int64_t m = 0; m < rows; m++) {
-    const int64_t n = group->number[m];
+  for (int64_t m = 0; m < count; m++) {
+    const int64_t n = numbers[m];
     begin_sum(s, n, k, width, group->sum + m * SPREAD_WIDTH);
-    spread_add(group, n, b->rows, b->values, b->offsets[n], b->offsets[n + 1]);
+    spread_add(group, n, b->rows, b->values, b->offsets[n], b->offsets[n + 1],
+               s->weight.gradient ? 0 : s->weight.value + b->items[n] * s->weight.columns + k);
   }
   spread_sums(group, s->dz, s->rows, s->weight.columns, k, width);
 }
 
 /* Updates a block of items, first those that are not spread; false if a number is not finite. */
-INLINE int scatter_block(const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now, const span_t *items) {
+INLINE int scatter_block(const int32_t kind, scatter_t *s, const optimizer_t *o, rates_t now, const span_t *items,
+                         spread_t *group) {
   const int64_t K = s->weight.columns;
-  spread_t group;
+  int64_t numbers[SPREAD_ROWS], count;
   for (int spread = 0; spread < 2; spread++) {
     const int64_t step = spread ? SPREAD_WIDTH : K;
     for (int64_t n = items->from; n < items->end;) {
-      n = next_group(s, spread, n, items->end, &group);
-      for (int64_t k = 0; group.rows && k < K; k += step) {
+      n = next_group(s, spread, n, items->end, numbers, &count);
+      for (int64_t k = 0; count && k < K; k += step) {
         const int64_t end = smaller(k + step, K);
-        if (spread) group_sums(s, &group, k, end - k);
-        for (int64_t m = 0; m < group.rows; m++) {
-          const made_t made = {spread ? group.sum + m * SPREAD_WIDTH : 0, k};
-          if (!scatter_row(kind, s, o, now, items, group.number[m], k, end, made)) return 0;
+        if (spread) group_sums(s, group, numbers, count, k, end - k);
+        for (int64_t m = 0; m < count; m++) {
+          const made_t made = {spread ? group->sum + m * SPREAD_WIDTH : 0, k};
+          if (!scatter_row(kind, s, o, now, items, numbers[m], k, end, made)) return 0;
         }
       }
     }
@@ -345,17 +348,21 @@ INLINE int scatter_block(const int32_t kind, scatter_t *s, const optimizer_t *o,
 }
 
 /* With the optimizer as a constant, and in a copy whose address nobody has, so that no store can change it. */
-INLINE void scatter_with(const int32_t kind, scatter_t *s) {
+INLINE void scatter_with(const int32_t kind, scatter_t *s, spread_t *group) {
   const optimizer_t o = s->optimizer;
   rates_t now = {0}; /* there may be no rates where gradients are only written */
   if (!s->weight.gradient) now = o.rates[o.step - o.rates_from];
-  const int64_t count = s->batch.count, size = update_block(count);
+  const int64_t count = s->batch.count;
+  /* Where most items are spread, a block is a group of them. */
+  const int dense = 2 * s->batch.offsets[count] >= count * s->rows;
+  const int64_t size = dense ? spread_group(count, 1, s->workers) : update_block(count);
   for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);)
-    if (!scatter_block(kind, s, &o, now, &items)) return;
+    if (!scatter_block(kind, s, &o, now, &items, group)) return;
 }
 
-static void scatter(scatter_t *s, UNUSED int32_t worker) {
-  switch (s->optimizer.kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, scatter_with, s) }
+static void scatter(scatter_t *s, int32_t worker) {
+  spread_t *group = s->workspace ? spread_place(s->workspace, worker) : 0;
+  switch (s->optimizer.kind) { OPTIMIZERS(OPTIMIZER_CASE, CASE_BY_NUMBER, scatter_with, s, group) }
   __builtin_unreachable();
 }
 

@@ -172,6 +172,7 @@ func prepare(r *request) (op func(int) error, settle func() error, touched answe
 		run = entries(d, &m, r, op.Output)
 	case "gather":
 		op := &kernels.Gather{Weight: w, Out: m.filled(r.Rows*r.Units, 0)}
+		op.Workspace = m.filled(d.WorkspaceSize(op, r.Rows), 0)
 		run = []kernels.Op{op}
 	case "scatter":
 		op := &kernels.Scatter{Weight: w, DZ: m.filled(r.Rows*r.Units, 1e-3), Optimizer: o}
