@@ -44,12 +44,6 @@ func shares(from, sourceInput, sourceOutput string) string {
 		`", "SourceOutputLayer": "` + sourceOutput + `", "Transposed": true}`
 }
 
-// sharingOutput is an output that shares the weight of the units.
-func sharingOutput(name string) string {
-	return `{"Name": "` + name + `", "Kind": "Output", "N": "auto", "Source": "Units"` +
-		shares("Units", "In", "Units") + `}`
-}
-
 // TestRulesAreEnforced holds a broken file for every rule, and the message that follows "DSSTNE network: ".
 func TestRulesAreEnforced(t *testing.T) {
 	many, names := []string{in}, []string{}

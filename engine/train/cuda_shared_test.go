@@ -3,9 +3,6 @@
 package train_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -17,19 +14,9 @@ import (
 	"dsstne/tests/openers"
 )
 
-// The driver is found as a process begins, so the test runs again in one that finds the emulated one. What is copied is
-// counted in tests/python/test_cuda_shared_data.py; this is for the race detector.
+// What is copied is counted in tests/python/test_cuda_shared_data.py; this is for the race detector.
 func TestTrainersOnACUDADeviceOpenRunAndCloseWithOneCopyOfTheData(t *testing.T) {
-	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
-		folder, err := filepath.Abs(emulator)
-		require.NoError(t, err)
-		if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
-			t.Skip("the emulated CUDA driver is not built: make emulator")
-		}
-		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-		process.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "LD_LIBRARY_PATH="+folder)
-		output, err := process.CombinedOutput()
-		require.NoError(t, err, "%s", output)
+	if !onEmulator(t) {
 		return
 	}
 	const trainers, turns, steps = 3, 3, 4

@@ -77,3 +77,38 @@ func oneStepOnCUDA(t *testing.T) {
 		})
 	}
 }
+
+// onEmulator reports whether this process has the emulated driver. If not, it runs the test again in one that has: the
+// driver is found as a process begins.
+func onEmulator(t *testing.T) bool {
+	if os.Getenv("DSSTNE_TEST_DRIVER") != "" {
+		return true
+	}
+	folder, err := filepath.Abs(emulator)
+	require.NoError(t, err)
+	if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
+		t.Skip("the emulated CUDA driver is not built: make emulator")
+	}
+	process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	process.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "LD_LIBRARY_PATH="+folder)
+	output, err := process.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return false
+}
+
+func TestAStepWithAWeightNormOnCUDADevicesIsThatOfTheCPU(t *testing.T) {
+	if !onEmulator(t) {
+		return
+	}
+	on := func(devices string) string {
+		return fmt.Sprintf(`{"devices": %s, "batch_size": 50, "optimizer": %s}`, devices, optimizers["sgd"])
+	}
+	for name := range cappedNetworks {
+		t.Run(name, func(t *testing.T) { // whose trainers are closed at its end
+			cappedStep(t, name, on(`"cpu"`), on(`"cuda:0"`))
+			for _, way := range ways {
+				cappedStep(t, name, on(`"cpu"`), by(way, on(`["cuda:2", "cuda:0", "cuda:1"]`)))
+			}
+		})
+	}
+}

@@ -3,9 +3,6 @@ package train_test
 import (
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -104,33 +101,6 @@ func TestAStepWithAWeightNormIsOneWithoutWhoseVectorsAreCapped(t *testing.T) {
 				for _, devices := range []string{"cpu:2", "cpu:4", "cpu:8"} {
 					cappedStep(t, name, one, by(way, options(devices, optimizers["sgd"], "float32")))
 				}
-			}
-		})
-	}
-}
-
-// The driver is found as a process begins, so the test runs again in one that finds the emulated one.
-func TestAStepWithAWeightNormOnCUDADevicesIsThatOfTheCPU(t *testing.T) {
-	if os.Getenv("DSSTNE_TEST_DRIVER") == "" {
-		folder, err := filepath.Abs(emulator)
-		require.NoError(t, err)
-		if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
-			t.Skip("the emulated CUDA driver is not built: make emulator")
-		}
-		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-		process.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "LD_LIBRARY_PATH="+folder)
-		output, err := process.CombinedOutput()
-		require.NoError(t, err, "%s", output)
-		return
-	}
-	on := func(devices string) string {
-		return fmt.Sprintf(`{"devices": %s, "batch_size": 50, "optimizer": %s}`, devices, optimizers["sgd"])
-	}
-	for name := range cappedNetworks {
-		t.Run(name, func(t *testing.T) { // whose trainers are closed at its end
-			cappedStep(t, name, on(`"cpu"`), on(`"cuda:0"`))
-			for _, way := range ways {
-				cappedStep(t, name, on(`"cpu"`), by(way, on(`["cuda:2", "cuda:0", "cuda:1"]`)))
 			}
 		})
 	}

@@ -16,7 +16,8 @@ typedef struct {
   const float *wanted[SPREAD_ROWS]; /* what the caller needs next, as wide as the sums, or null */
   int64_t number[SPREAD_ROWS]; /* of the rows, for the caller */
   float x[SPREAD_ROWS * SPREAD_DEPTH] __attribute__((aligned(64)));
-  float panels[SPREAD_DEPTH * SPREAD_WIDTH] __attribute__((aligned(64))); /* of the matrix, see product.h; SPREAD_DEPTH rows long */
+  float panels[SPREAD_DEPTH * SPREAD_WIDTH]
+      __attribute__((aligned(64))); /* of the matrix, see product.h; SPREAD_DEPTH rows long */
   float sum[SPREAD_ROWS * SPREAD_WIDTH] __attribute__((aligned(64)));
 } spread_t;
 _Static_assert(sizeof(spread_t) + 64 <= SPREAD_WORKSPACE * sizeof(float), "the workspace is too small");
@@ -39,8 +40,8 @@ INLINE int is_spread(const float *workspace, int64_t entries, int64_t depth, int
   return workspace && 2 * entries >= depth && depth >= SPREAD_LEAST && K >= PANEL && K % LANES == 0;
 }
 
-INLINE void spread_add(spread_t *s, int64_t number, const int32_t *index, const float *value, int64_t from,
-                       int64_t to, const float *wanted) {
+INLINE void spread_add(spread_t *s, int64_t number, const int32_t *index, const float *value, int64_t from, int64_t to,
+                       const float *wanted) {
   s->number[s->rows] = number, s->wanted[s->rows] = wanted;
   s->index[s->rows] = index + from, s->end[s->rows] = index + to, s->value[s->rows] = value + from;
   s->rows++;
@@ -51,7 +52,8 @@ INLINE void spread_row(spread_t *s, int64_t m, int64_t from) {
   float *x = s->x + m * SPREAD_DEPTH;
   const int32_t *index = s->index[m], *end = s->end[m];
   const float *value = s->value[m];
-  if (end - index >= SPREAD_DEPTH && index[SPREAD_DEPTH - 1] == from + SPREAD_DEPTH - 1) { /* all: they ascend, and begin at from at least */
+  if (end - index >= SPREAD_DEPTH &&
+      index[SPREAD_DEPTH - 1] == from + SPREAD_DEPTH - 1) { /* all: they ascend, and begin at from at least */
     memcpy(x, value, SPREAD_DEPTH * 4);
     s->index[m] += SPREAD_DEPTH, s->value[m] += SPREAD_DEPTH;
     return;
@@ -92,7 +94,8 @@ INLINE void spread_tile(const float *x, const float *panel, int64_t P, float *su
 }
 
 /* Brings numbers n .. n + PANEL - 1 of rows from .. end - 1 into the second-level cache. */
-INLINE void spread_fetch(const float *const *rows, const float *first, int64_t stride, int64_t n, int64_t from, int64_t end) {
+INLINE void spread_fetch(const float *const *rows, const float *first, int64_t stride, int64_t n, int64_t from,
+                         int64_t end) {
   for (int64_t m = from; m < end; m++)
     for (int i = 0; i < PANEL; i += LINE) __builtin_prefetch((rows ? rows[m] : first + m * stride) + n + i, 0, 2);
 }
@@ -109,16 +112,16 @@ static void spread_sums(spread_t *s, const float *matrix, int64_t depth, int64_t
     spread_panels(matrix + from * K + k, K, P, width, s->panels);
     for (int64_t n = 0; n < width; n += PANEL) {
       int64_t m = 0, fetched = 0;
-#define TILE(M) \
-  { \
-    if (after > 0) { \
-      spread_fetch(0, next, K, n, fetched, smaller(fetched + FETCHED, after)); \
-      fetched += FETCHED; \
-    } else if (s->wanted[0]) { \
-      spread_fetch(s->wanted, 0, 0, n, m, m + M); \
-    } \
+#define TILE(M)                                                                                              \
+  {                                                                                                          \
+    if (after > 0) {                                                                                         \
+      spread_fetch(0, next, K, n, fetched, smaller(fetched + FETCHED, after));                               \
+      fetched += FETCHED;                                                                                    \
+    } else if (s->wanted[0]) {                                                                               \
+      spread_fetch(s->wanted, 0, 0, n, m, m + M);                                                            \
+    }                                                                                                        \
     spread_tile(s->x + m * SPREAD_DEPTH, s->panels + n * SPREAD_DEPTH, P, s->sum + m * SPREAD_WIDTH + n, M); \
-    m += M; \
+    m += M;                                                                                                  \
   }
       while (m + TILE_ROWS <= s->rows) TILE(TILE_ROWS);
       while (m + 4 <= s->rows) TILE(4);

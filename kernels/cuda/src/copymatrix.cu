@@ -18,7 +18,7 @@ struct CopyMatrixArgs {
 // transposed goes through shared memory, whose rows are one number longer, so that no two lanes meet in a bank.
 // Bytes: 8 an element, or 12 where it adds; bound by them.
 // Source: kernels/copymatrix.go; scheme: own.
-KERNEL_BOUNDS(copy_matrix, CopyMatrixArgs, kCopyTile * kCopyRows, 4) {
+KERNEL_BOUNDS(copy_matrix, CopyMatrixArgs, kCopyTile *kCopyRows, 4) {
   SHARED(float, tile, [kCopyTile][kCopyTile + 1]);
   if (failed_before(a.step, a.launch)) return;
   const int64_t across = (a.columns + kCopyTile - 1) / kCopyTile;
