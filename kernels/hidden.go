@@ -56,7 +56,7 @@ type Gather struct {
 	Out        Buffer   // [B, K]
 	Accumulate bool     // add to Out instead of replacing it
 	Epilogue   *Epilogue
-	Workspace  Buffer // or nil, if no row has half of the entries that it could have
+	Workspace  Buffer // or nil, if no row has a quarter of the entries that it could have
 }
 
 func (o *Gather) Do(r Rank, s *Step) error { return r.Device.Gather(o, s) }

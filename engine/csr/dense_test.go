@@ -161,6 +161,16 @@ func TestADenseMatrixIsReleasedOnceNobodyUsesIt(t *testing.T) {
 	require.Equal(t, 1, released)
 }
 
+// growing is a matrix whose rows are longer each time that one asks.
+type growing struct{ *csr.Matrix }
+
+var asked int64
+
+func (g growing) RowLength(row int64) int64 {
+	asked++
+	return g.Matrix.RowLength(row) + asked
+}
+
 // Large batches are made on several threads. Some rows are full, so that a batch of them is turned without sorting.
 func TestALargeBatchIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 	const rows, columns = 460, 600
@@ -176,19 +186,22 @@ func TestALargeBatchIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 	}
 	every, fullRows := upTo(rows), append(upTo(rows/2), upTo(rows/2)...)
 	for _, source := range []csr.Source{full(t, cells, columns), stored(t, cells, columns)} {
-		for _, of := range []csr.Reader{{}, {Scaling: true, Denoising: 0.4, Seed: 3}, {Zeros: true}, {RowsOnly: true}} {
+		for n, of := range []csr.Reader{{}, {Scaling: true, Denoising: 0.4, Seed: 3}, {Zeros: true}, {RowsOnly: true}} {
 			for _, order := range [][]int64{every, fullRows} {
 				reader := of
 				reader.Source = source
 				want := batchOf(t, &reader, order...)
 				for _, threads := range []int{2, 3, 7} {
-					reader.Threads = threads
-					require.Equal(t, want, batchOf(t, &reader, order...), "%d threads, %+v", threads, of)
+					reader.Threads = func() int { return threads }
+					require.Equal(t, want, batchOf(t, &reader, order...), "%d threads, reader %d", threads, n)
 				}
 			}
 		}
 	}
-	reader := csr.Reader{Source: full(t, cells, columns), Threads: 3}
+	reader := csr.Reader{Source: full(t, cells, columns), Threads: func() int { return 3 }}
+	sparse := stored(t, cells, columns)
+	require.ErrorContains(t, (&csr.Reader{Source: growing{sparse}, Threads: reader.Threads}).Batch(every, 1, true,
+		new(kernels.SparseBatch)), "rows grew while they were read: the matrix must not be changed while it is in use")
 	cells[300*columns] = math.NaN()
 	err := reader.Batch(every, 1, true, new(kernels.SparseBatch))
 	require.Contains(t, refusal(t, fault.InvalidData, err), "row 300")

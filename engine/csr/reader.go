@@ -29,8 +29,8 @@ type Reader struct {
 	Limit int64
 	// RowsOnly leaves the order by item out, which only training reads.
 	RowsOnly bool
-	// Threads is on how many threads a batch of many entries is made; 0: on one.
-	Threads int
+	// Threads tells on how many threads a batch of many entries is made; nil: on one.
+	Threads func() int
 
 	parts    []part
 	rows     []int64       // of the batch; Source.Read overwrites them
@@ -67,10 +67,10 @@ const manyEntries = 1 << 17
 
 // threads is on how many threads work with n entries is done.
 func (r *Reader) threads(n int) int {
-	if n < manyEntries {
+	if n < manyEntries || r.Threads == nil {
 		return 1
 	}
-	return max(1, r.Threads)
+	return r.Threads()
 }
 
 // part is some rows of a batch, which one thread reads.
@@ -90,7 +90,10 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 	out.Offsets, out.RowSum = resize(out.Offsets, len(rows)+1), resize(out.RowSum, len(rows))
 	out.Indices, out.Values = resize(out.Indices, n), resize(out.Values, n)
 	r.rows = append(r.rows[:0], rows...)
-	parts := r.divide(n)
+	parts, err := r.divide(n)
+	if err != nil {
+		return err
+	}
 	if len(parts) == 1 { // most batches, which then need no memory
 		err = r.read(&parts[0], step, training, out)
 	} else {
@@ -115,7 +118,7 @@ func (r *Reader) fill(rows []int64, step int64, training bool, out *kernels.Spar
 }
 
 // divide gives each thread some of the rows, which hold n entries; one has all where these are few.
-func (r *Reader) divide(n int) []part {
+func (r *Reader) divide(n int) ([]part, error) {
 	count := max(1, min(r.threads(n), len(r.rows)))
 	for len(r.parts) < count {
 		r.parts = append(r.parts, part{})
@@ -131,9 +134,12 @@ func (r *Reader) divide(n int) []part {
 				p.room += int(r.Source.RowLength(row))
 			}
 		}
-		at += p.room
+		if at += p.room; at > n || p.room < 0 {
+			return nil, fault.New(fault.InvalidData, "rows grew while they were read: the matrix must not be changed while it "+
+				"is in use")
+		}
 	}
-	return r.parts[:count]
+	return r.parts[:count], nil
 }
 
 // read fills a part: out's entries from p.at on, the sums of its rows, and as offsets the lengths of its rows.

@@ -24,6 +24,7 @@ type Opened struct {
 	key       string // that equal placements share; empty: not to be kept
 	threads   int    // of all ranks, on the host; 0 elsewhere
 	named     bool   // whether the user named a number of threads
+	share     int    // of the threads that a run has at the moment; 0: it has all
 }
 
 var idle struct {

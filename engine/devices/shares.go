@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"sync"
@@ -28,6 +29,13 @@ func (o *Opened) Compute() (end func()) {
 	return o.computed
 }
 
+// Threads is on how many threads the host works for a run at the moment.
+func (o *Opened) Threads() int {
+	running.Lock()
+	defer running.Unlock()
+	return cmp.Or(o.share, o.threads, Threads(0), runtime.GOMAXPROCS(0))
+}
+
 // computed ends a run: outside of one, devices use all of their threads, as when they are measured.
 func (o *Opened) computed() {
 	running.Lock()
@@ -39,10 +47,7 @@ func (o *Opened) computed() {
 
 // share divides the threads among the runs.
 func share() {
-	left := Threads(0)
-	if left == 0 {
-		left = runtime.GOMAXPROCS(0)
-	}
+	left := cmp.Or(Threads(0), runtime.GOMAXPROCS(0))
 	sharing := make([]*Opened, 0, len(running.list))
 	for _, o := range running.list {
 		if o.named {
@@ -62,6 +67,7 @@ func share() {
 
 // useThreads divides threads among the ranks.
 func (o *Opened) useThreads(n int) {
+	o.share = n
 	for id, r := range o.Ranks {
 		r.Device.(kernels.Threaded).UseThreads(kernels.VirtualThreads(n, id, len(o.Ranks)))
 	}

@@ -22,8 +22,10 @@ func (n *Network) Ports() []program.Port {
 			Name: l.Name, Kind: l.kind.word(), Size: l.Size, Reads: l.Reads(), Scores: l.Scores(), Scaled: l.Scaled(),
 		}
 		for _, source := range l.Sources {
-			if !n.Layers[source].Reads() || !l.Scores() { // otherwise no row belongs to an item that is scored
-				list[i].Weights = append(list[i].Weights, n.WeightName(i, source))
+			name := n.WeightName(i, source)
+			rows := !n.Layers[source].Reads() || !l.Scores() // otherwise none belongs to an item that is scored
+			if rows && !slices.Contains(list[i].Weights, name) {
+				list[i].Weights = append(list[i].Weights, name)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // hiddenLayer computes h = dropout(activation(norm(sum over sources of W x) + b)).
 type hiddenLayer struct {
-	common
+	capped
 	activation kernels.Activation
 	dropout    float32 // share of the units that training drops, 0 <= p < 1
 	alpha      bool    // by alpha dropout
@@ -211,7 +211,7 @@ func (b *builder) sumsShards() bool { return b.Sharded() && b.Training() != nil 
 
 // gather reads rows of a weight, of which each of several ranks has a shard; last: it is the layer's last gather.
 func (b *builder) gather(op *kernels.Gather, last bool) {
-	if 2*b.Entries(op.Input) >= op.Weight.Rows { // else no row has half of its entries, see Gather.Workspace
+	if 4*b.Entries(op.Input) >= op.Weight.Rows { // else no row is that full, see Gather.Workspace
 		b.Scratch(&op.Workspace, op)
 	}
 	end := op.Epilogue

@@ -102,12 +102,12 @@ func listed(words []string, conjunction string) string {
 }
 
 // common is embedded by kinds, for what most of them do not have.
-type common struct{ mostNorm float32 }
+type common struct{}
 
 func (common) reads() bool                             { return false }
 func (common) scores() bool                            { return false }
 func (common) heads() int64                            { return 1 }
-func (c common) weightNorm() float32                   { return c.mostNorm }
+func (common) weightNorm() float32                     { return 0 }
 func (common) penalty() (schedule.Schedule, bool)      { return schedule.Schedule{}, false }
 func (common) check(*Network, int, *strictjson.Object) {}
 func (common) feed(*program.Feed)                      {}
@@ -116,14 +116,21 @@ func (common) backward(*builder, int)                  {}
 
 const weightNormKey = "weight_norm"
 
-// readWeightNorm reads the cap on the norm of each unit's weights from a source.
-func (c *common) readWeightNorm(o *strictjson.Object) {
+// capped is embedded by kinds whose weights may have a greatest norm.
+type capped struct {
+	common
+	mostNorm float32 // of each unit's weights from a source; 0: any
+}
+
+func (c *capped) weightNorm() float32 { return c.mostNorm }
+
+func (c *capped) readWeightNorm(o *strictjson.Object) {
 	c.mostNorm = o.Float32(weightNormKey, 0, strictjson.NotNegative)
 }
 
-func (c common) defineWeightNorm() fields {
+func (c *capped) defineWeightNorm() fields {
 	if c.mostNorm == 0 {
-		return fields{{weightNormKey, ""}}
+		return fields{{weightNormKey, ""}} // left out, but known
 	}
 	return fields{{weightNormKey, c.mostNorm}}
 }

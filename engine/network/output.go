@@ -13,7 +13,7 @@ import (
 
 // outputLayer gives every item a score, the logit z, and behind it, for the loss, the value of its activation.
 type outputLayer struct {
-	common
+	capped
 	temperature float32 // divisor of cosine logits; 0 = the logits are dot products
 	// What the definition gives; function is empty if it is what the loss has anyway.
 	function   string
@@ -265,12 +265,13 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	if loss.NeedsStats() {
 		op.Stats = b.Alloc("soft-max statistics", l.Name, 2*b.Rows())
 	}
-	if tensor, slot := b.tied(i); slot >= 0 && !op.Sources[0].Weight.Locked {
+	tensor, slot := b.tied(i)
+	if slot >= 0 && !op.Sources[0].Weight.Locked {
 		op.TiedInput = slot
 		touched := min(b.Entries(slot), scorer.Items)
 		op.TiedGradient = b.LeaveGradient(tensor, touched*op.Sources[0].Weight.Columns)
 	}
-	if l.Shared == nil {
+	if slot < 0 { // of a tied weight, the input updates rows, too
 		for _, source := range op.Sources {
 			b.KeepRounded(op, source.Weight)
 		}

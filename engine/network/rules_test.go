@@ -148,7 +148,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"shared with a variational layer": {
 			layers(in + `{"name": "z", "kind": "variational", "size": 8}, {"name": "output", "kind": "output", ` +
 				`"shared": "z.weight"}`),
-			`layers[2].shared is "z.weight", but "z" has 16 sums and "z" has size 8`},
+			`layers[2].shared is "z.weight", but the weight leads to 16 sums of "z" and "z" has size 8`},
 		"sparsity as a number":   {unit(`, "size": 8, "sparsity": 0.5`), `layers[1].sparsity is 0.5; it must be an object`},
 		"batch_norm as a number": {unit(`, "size": 8, "batch_norm": 1`), `layers[1].batch_norm is 1; it must be an object`},
 		"batch_norm without room": {unit(`, "size": 8, "batch_norm": {"epsilon": 0}`),
@@ -279,7 +279,11 @@ func TestRulesAreEnforced(t *testing.T) {
 			layers(in + `{"name": "first", "kind": "output", "size": 100, "sources": ["input"]}, {"name": "output", "kind": ` +
 				`"output", "size": 100, "sources": ["input"], "shared": {"weight": "first.weight", "transposed": true}}`),
 			`layers[2].shared.weight is "first.weight", which fits only as it is, not transposed`},
-		"shared as a number": {deep(`, "shared": 3`), `layers[3].shared is 3; it must be a string`},
+		"shared as a number": {deep(`, "shared": 3`),
+			`layers[3].shared is a number; it must be the name of a weight, an object or a list of objects`},
+		"shared beside a layer without a kind": {`{"layers": [{"name": "input"}, ` + hidden +
+			`{"name": "output", "kind": "output", "sources": ["hidden1"], "shared": [{"source": "hidden1", "weight": "w"}]}]}`,
+			`layers[0].kind is missing`},
 		"shared as an empty list": {deep(`, "shared": []`), `layers[3].shared is an empty list; leave it out if the layer ` +
 			`shares no weight`},
 		"shared without a weight":   {deep(`, "shared": {}`), `layers[3].shared.weight is missing`},

@@ -18,6 +18,9 @@ type Share struct {
 
 // share is what the layer has for a source.
 func (l *Layer) share(source int) Share {
+	if l.Shared == nil {
+		return Share{}
+	}
 	if n := slices.Index(l.Sources, source); n >= 0 && n < len(l.Shared) {
 		return l.Shared[n]
 	}
@@ -46,10 +49,12 @@ func readShared(o *strictjson.Object, l *Layer, earlier []Layer) {
 		entry := o.Object("shared")
 		l.needOneSource(o, entry.String("weight", ""))
 		readShare(entry, l, earlier)
-	default:
+	case strictjson.StringType:
 		if weight := o.String("shared", ""); weight != "" && l.needOneSource(o, weight) {
 			l.Shared = []Share{{Weight: weight}}
 		}
+	default:
+		o.Fail("shared", "is %v; it must be the name of a weight, an object or a list of objects", o.Type("shared"))
 	}
 }
 
@@ -80,6 +85,9 @@ func readShare(o *strictjson.Object, l *Layer, earlier []Layer) {
 		return
 	}
 	n, name := 0, o.String("source", "")
+	if l.Sources == nil { // which has been or will be reported
+		return
+	}
 	if o.Has("source") || len(l.Sources) != 1 {
 		o.Require("source")
 		var names []string
@@ -146,7 +154,7 @@ func (e end) String() string {
 // named is the end with the name of its layer, whose units may have several sums each.
 func (e end) named() string {
 	if e.size != e.layer.Size {
-		return fmt.Sprintf("%q has %d sums", e.layer.Name, e.size)
+		return fmt.Sprintf("the weight leads to %d sums of %q", e.size, e.layer.Name)
 	}
 	return fmt.Sprintf("%q has size %d", e.layer.Name, e.size)
 }
@@ -371,15 +379,11 @@ func (b *builder) isTouched(tensor string) bool {
 	return len(users) == 1 && (b.gathers(users[0]) || b.net.touchesEntries(users[0].layer))
 }
 
-// copies reports whether a layer computes with a transposed copy of a weight. The rows of a weight are the units that
-// it leads to, or the items of an input.
+// copies reports whether a layer computes with a transposed copy of a weight. A weight of items has a row for each of
+// them, whichever way round it is used.
 func (b *builder) copies(of at) bool {
-	share := b.net.Layers[of.layer].share(of.source)
-	if share.Weight == "" {
-		return false
-	}
-	_, source := b.net.owner(share.Weight)
-	return share.Transposed != (b.net.Layers[source].Reads() != b.gathers(of))
+	l := &b.net.Layers[of.layer]
+	return l.share(of.source).Transposed && !b.gathers(of) && !l.Scores()
 }
 
 // weight binds the weight between a layer and a source.

@@ -73,3 +73,11 @@ func TestLockingALayerLocksTheWeightThatItShares(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"square.weight": true, "back.bias": true}, locked)
 }
+
+func TestALayerThatUsesAWeightTwiceHasItOnce(t *testing.T) {
+	n := parse(t, `{"layers": [`+in+`{"name": "h1", "kind": "hidden", "size": 8}, {"name": "h2", "kind": "hidden", "size": 8}, `+
+		`{"name": "output", "kind": "output", "sources": ["h1", "h2"], "shared": [{"source": "h1", "weight": "h1.weight"}, `+
+		`{"source": "h2", "weight": "h1.weight"}]}]}`)
+	ports := n.Ports()
+	require.Equal(t, []string{"h1.weight"}, ports[len(ports)-1].Weights)
+}

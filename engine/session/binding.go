@@ -3,9 +3,7 @@
 package session
 
 import (
-	"cmp"
 	"maps"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -25,7 +23,6 @@ type Binding struct {
 	Ranks    []kernels.Rank
 	opened   *devices.Opened
 	limit    int64              // memory_limit
-	threads  int                // that make batches
 	datasets map[int]csr.Source // by layer
 	resident map[columns]*kernels.Data
 	rows     atomic.Int64 // read while datasets are being bound
@@ -46,7 +43,6 @@ func New(m *model.Model, p devices.Placement, reads *model.Model) (*Binding, err
 	m.Use()
 	b := &Binding{
 		Ports: m.Form().Ports(), Ranks: o.Ranks, Model: m, opened: o, limit: p.Limit,
-		threads:  cmp.Or(devices.Threads(p.Threads), runtime.GOMAXPROCS(0)),
 		datasets: map[int]csr.Source{}, resident: map[columns]*kernels.Data{},
 	}
 	b.rows.Store(-1)
@@ -167,7 +163,7 @@ func (b *Binding) Draft(rows int64, training *program.Training, keep bool) progr
 func (b *Binding) Reader(f *program.Feed, rows int64, seed uint64, training bool) *csr.Reader {
 	r := &csr.Reader{
 		Source: b.datasets[f.Layer], Scaling: f.Scaled, Zeros: f.Zeros, Limit: f.Entries(rows), RowsOnly: !training,
-		Threads: b.threads,
+		Threads: b.opened.Threads,
 	}
 	if training {
 		r.Denoising, r.Negatives, r.Seed, r.Stream = f.Denoising, f.Negatives, seed, f.Stream

@@ -82,7 +82,9 @@ func (d *device) attempt(call func() error) {
 
 // fill sets words of four bytes.
 func (d *device) fill(at driver.Address, value uint32, words int64) {
-	d.attempt(func() error { return d.stream.Fill32(at, value, words) })
+	if words > 0 {
+		d.attempt(func() error { return d.stream.Fill32(at, value, words) })
+	}
 }
 
 // launch puts a kernel into the stream. The arguments are laid out as the kernel's struct.

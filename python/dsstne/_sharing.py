@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
 
 def _share(layer: Mapping[str, Any], source: str) -> Mapping[str, Any]:
@@ -24,9 +24,10 @@ def weight_of(layer: Mapping[str, Any], source: str) -> str:
     return str(_share(layer, source).get("weight", own))
 
 
-def shared_weights(layer: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the tensors of other layers that a layer uses."""
-    return [share["weight"] for source in layer["sources"] if (share := _share(layer, source))]
+def shared_weights(layer: Mapping[str, Any], without: Container[str]) -> list[str]:
+    """Returns the names of the tensors of other layers that a layer uses, for all its sources without some."""
+    sources = [source for source in layer["sources"] if source not in without]
+    return [share["weight"] for source in sources if (share := _share(layer, source))]
 
 
 def is_transposed(layer: Mapping[str, Any], source: str, shape: Sequence[int]) -> bool:

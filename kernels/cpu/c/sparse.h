@@ -145,6 +145,10 @@ static void add_entries(const span_t *s, const int32_t *index, const float *valu
 /* Blocks of rows have about that many entries, so that taking one costs nothing beside it. */
 enum { BLOCK_ENTRIES = 512, BLOCK_ROWS = 32 };
 
+INLINE int gather_spreads(const gather_t *g, int64_t u) {
+  return is_spread(g->workspace, GATHER_PARTS, g->offsets[u + 1] - g->offsets[u], g->items, g->columns);
+}
+
 /* Rows that are spread, a group and some columns at a time. */
 static void gather_spread(gather_t *g, spread_t *s) {
   const int64_t K = g->columns, pieces = (K + SPREAD_WIDTH - 1) / SPREAD_WIDTH;
@@ -154,8 +158,7 @@ static void gather_spread(gather_t *g, spread_t *s) {
     const int64_t width = smaller(SPREAD_WIDTH, K - k);
     s->rows = 0;
     for (int64_t u = first; u < smaller(first + size, g->rows); u++)
-      if (is_spread(g->workspace, g->offsets[u + 1] - g->offsets[u], g->items, K))
-        spread_add(s, u, g->indices, g->values, g->offsets[u], g->offsets[u + 1], 0);
+      if (gather_spreads(g, u)) spread_add(s, u, g->indices, g->values, g->offsets[u], g->offsets[u + 1], 0);
     memset(s->sum, 0, s->rows * SPREAD_WIDTH * 4);
     for (int64_t m = 0; g->accumulate && m < s->rows; m++)
       memcpy(s->sum + m * SPREAD_WIDTH, g->out + s->number[m] * K + k, width * 4);
@@ -171,17 +174,19 @@ static void gather_spread(gather_t *g, spread_t *s) {
 static void gather(gather_t *g, int32_t worker) {
   const int64_t K = g->columns, entries = g->offsets[g->rows];
   const int64_t size = larger(1, smaller(BLOCK_ROWS, g->rows * BLOCK_ENTRIES / larger(entries, 1)));
+  int64_t spreads = 0; /* too few rows do not pay */
+  for (int64_t u = 0; g->workspace && u < g->rows; u++) spreads += gather_spreads(g, u);
+  if (spreads < GATHER_ROWS) spreads = 0;
   for (span_t rows = {0}; next_block(&rows, &g->next, size, g->rows);) {
     span_t s = entries_of(&rows, g->offsets);
     for (int64_t u = rows.from; u < rows.end; u++) {
-      if (is_spread(g->workspace, g->offsets[u + 1] - g->offsets[u], g->items, K)) continue;
+      if (spreads && gather_spreads(g, u)) continue;
       add_entries(&s, g->indices, g->values, g->offsets[u], g->offsets[u + 1], g->weight, K, g->out + u * K,
                   g->accumulate);
       if (g->has_epilogue) finish_row(&g->epilogue, u, 0, K, g->out + u * K);
     }
   }
-  /* else no row has half of its entries */
-  if (g->workspace && 2 * entries >= g->items) gather_spread(g, spread_place(g->workspace, worker));
+  if (spreads) gather_spread(g, spread_place(g->workspace, worker));
 }
 
 /* Is anything but zero in n floats? */
@@ -306,7 +311,8 @@ static int64_t next_group(const scatter_t *s, int spread, int64_t n, int64_t end
   const int64_t most = spread ? SPREAD_ROWS : 1;
   *count = 0;
   for (; n < end && *count < most; n++)
-    if (is_spread(s->workspace, s->batch.offsets[n + 1] - s->batch.offsets[n], s->rows, s->weight.columns) == spread)
+    if (is_spread(s->workspace, SCATTER_PARTS, s->batch.offsets[n + 1] - s->batch.offsets[n], s->rows,
+                  s->weight.columns) == spread)
       numbers[(*count)++] = n;
   return n;
 }
@@ -354,7 +360,7 @@ INLINE void scatter_with(const int32_t kind, scatter_t *s, spread_t *group) {
   if (!s->weight.gradient) now = o.rates[o.step - o.rates_from];
   const int64_t count = s->batch.count;
   /* Where most items are spread, a block is a group of them. */
-  const int dense = 2 * s->batch.offsets[count] >= count * s->rows;
+  const int dense = SCATTER_PARTS * s->batch.offsets[count] >= count * s->rows;
   const int64_t size = dense ? spread_group(count, 1, s->workers) : update_block(count);
   for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);)
     if (!scatter_block(kind, s, &o, now, &items, group)) return;

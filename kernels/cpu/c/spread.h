@@ -1,10 +1,13 @@
-/* spread.h: sums of the rows of a matrix, as sparse.h makes them, for sparse rows that have most of the entries that they
+/* spread.h: sums of the rows of a matrix, as sparse.h makes them, for sparse rows that have many of the entries that they
  * could have: a product. The sparse rows are spread out, a few columns at a time, with zeros where they have no entry, and
- * a register tile adds up many of them at once. A sum is in the order of the entries, as that of add_entries. Whether a row
- * is spread depends on this row only, so that its bits do not depend on those beside it. */
+ * a register tile adds up many of them at once. A sum is in the order of the entries, and has the bits of add_entries. */
 enum {
   SPREAD_ROWS = SPREAD_MOST_ROWS / TILE_ROWS * TILE_ROWS, /* which share what is read of the matrix */
-  SPREAD_LEAST = 64 /* columns of a row that may be spread */
+  SPREAD_LEAST = 64, /* columns of a row that may be spread */
+  /* From where on it pays, see RATIONALE.md. */
+  GATHER_PARTS = 4,
+  GATHER_ROWS = 16,
+  SCATTER_PARTS = 2
 };
 
 /* Sparse rows and their sums. */
@@ -34,10 +37,11 @@ INLINE int64_t spread_group(int64_t rows, int64_t pieces, int32_t workers) {
   return smaller(SPREAD_ROWS, round_up((rows + groups - 1) / groups, TILE_ROWS));
 }
 
-/* Is a row of that many entries, of depth possible ones, spread, for sums of K numbers? Only where they are whole vectors:
- * add_entries rounds the rest in another way, and several devices that each add a part of a row make the bits of one. */
-INLINE int is_spread(const float *workspace, int64_t entries, int64_t depth, int64_t K) {
-  return workspace && 2 * entries >= depth && depth >= SPREAD_LEAST && K >= PANEL && K % LANES == 0;
+/* Is a row of that many entries, of depth possible ones, spread, for sums of K numbers, if that pays from one part in so
+ * many on? Only where they are whole vectors: add_entries rounds the rest in another way, and several devices that each add
+ * a part of a row make the bits of one. */
+INLINE int is_spread(const float *workspace, int64_t parts, int64_t entries, int64_t depth, int64_t K) {
+  return workspace && parts * entries >= depth && depth >= SPREAD_LEAST && K >= PANEL && K % LANES == 0;
 }
 
 INLINE void spread_add(spread_t *s, int64_t number, const int32_t *index, const float *value, int64_t from, int64_t to,

@@ -108,7 +108,9 @@ def _vectors(given: Any) -> tuple[NDArray[Any], Any]:
     names = None
     if isinstance(given, Weights):
         layers = (given.network or {}).get("layers", [])
-        shared = [name for layer in layers if layer["name"] == given.output for name in shared_weights(layer)]
+        inputs = {layer["name"] for layer in layers if layer["kind"] == "input"}  # whose weights have a row for each column
+        output = [layer for layer in layers if layer["name"] == given.output]
+        shared = [name for layer in output for name in shared_weights(layer, inputs)]
         usual = [f"{given.output}.weight", *shared, "factors"]
         found = [name for name in usual if name in given.tensors]
         if not found:
