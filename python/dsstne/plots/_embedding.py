@@ -108,7 +108,8 @@ def _vectors(given: Any) -> tuple[NDArray[Any], Any]:
     names = None
     if isinstance(given, Weights):
         layers = (given.network or {}).get("layers", [])
-        inputs = {layer["name"] for layer in layers if layer["kind"] == "input"}  # whose weights have a row for each column
+        # Weights of inputs have a row for each of their columns, not for each item.
+        inputs = {layer["name"] for layer in layers if layer["kind"] == "input"}
         output = [layer for layer in layers if layer["name"] == given.output]
         shared = [name for layer in output for name in shared_weights(layer, inputs)]
         usual = [f"{given.output}.weight", *shared, "factors"]
