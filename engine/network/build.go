@@ -67,7 +67,7 @@ func (n *Network) build(p *program.Builder, bind func(*program.Feed)) {
 		list[i] = t.Tensor
 		list[i].ByItem = t.ByItem && (p.Training() != nil || !n.scoresInput(&t))
 		list[i].Locked = p.Training() != nil && (p.Training().Locked[t.Name] || !b.uses(t.Name))
-		if p.Training() != nil && n.isShared(t.Name) {
+		if n.isShared(t.Name) {
 			list[i].Summed, list[i].Touched = b.isSummed(t.Name), b.isTouched(t.Name)
 		}
 	}
