@@ -117,7 +117,7 @@ func (d *Dense) appendRow(dst *Entries, row int64) error {
 	to, room := dst, int(d.columns)
 	if dst.limit > 0 && cap(dst.Indices)-len(dst.Indices) < room { // but enough for the entries
 		if dst.aside == nil {
-			dst.aside = &Entries{Zeros: dst.Zeros}
+			dst.aside = new(Entries)
 		}
 		to = dst.aside
 		to.Reset()

@@ -26,11 +26,7 @@ func TestOneStepOnSeveralCUDADevicesIsThatOfTheCPUButForTheOrderOfSums(t *testin
 		oneStepOnCUDA(t)
 		return
 	}
-	folder, err := filepath.Abs(emulator)
-	require.NoError(t, err)
-	if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
-		t.Skip("the emulated CUDA driver is not built: make emulator")
-	}
+	folder := emulatorFolder(t)
 	alone := t.TempDir()
 	require.NoError(t, os.Symlink(folder+"/libcuda.so.1", alone+"/libcuda.so.1"))
 	test := t.Name()
@@ -78,17 +74,23 @@ func oneStepOnCUDA(t *testing.T) {
 	}
 }
 
+// emulatorFolder is where the emulated driver is; it skips the test if there is none.
+func emulatorFolder(t *testing.T) string {
+	folder, err := filepath.Abs(emulator)
+	require.NoError(t, err)
+	if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
+		t.Skip("the emulated CUDA driver is not built: make emulator")
+	}
+	return folder
+}
+
 // onEmulator reports whether this process has the emulated driver. If not, it runs the test again in one that has: the
 // driver is found as a process begins.
 func onEmulator(t *testing.T) bool {
 	if os.Getenv("DSSTNE_TEST_DRIVER") != "" {
 		return true
 	}
-	folder, err := filepath.Abs(emulator)
-	require.NoError(t, err)
-	if _, err := os.Stat(folder + "/libcuda.so.1"); err != nil {
-		t.Skip("the emulated CUDA driver is not built: make emulator")
-	}
+	folder := emulatorFolder(t)
 	process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	process.Env = append(os.Environ(), "DSSTNE_TEST_DRIVER=emulator", "LD_LIBRARY_PATH="+folder)
 	output, err := process.CombinedOutput()

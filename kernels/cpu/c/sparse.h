@@ -360,7 +360,7 @@ INLINE void scatter_with(const int32_t kind, scatter_t *s, spread_t *group) {
   if (!s->weight.gradient) now = o.rates[o.step - o.rates_from];
   const int64_t count = s->batch.count;
   /* Where most items are spread, a block is a group of them. */
-  const int dense = SCATTER_PARTS * s->batch.offsets[count] >= count * s->rows;
+  const int dense = s->workspace && SCATTER_PARTS * s->batch.offsets[count] >= count * s->rows;
   const int64_t size = dense ? spread_group(count, 1, s->workers) : update_block(count);
   for (span_t items = {0}; !failed(&s->failure) && next_block(&items, &s->next, size, count);)
     if (!scatter_block(kind, s, &o, now, &items, group)) return;
