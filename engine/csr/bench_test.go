@@ -55,6 +55,35 @@ func benchmarkBatch(b *testing.B, rows, entries int64, denoising float32) {
 	}
 }
 
+// BenchmarkDenseBatch reads batches of dense rows, of whose cells a share is 0.
+func BenchmarkDenseBatch(b *testing.B) {
+	const rows, columns = 256, 4096
+	for _, zeros := range []float32{0, 0.25, 0.85} {
+		b.Run(fmt.Sprintf("zeros=%v", zeros), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			cells := make([]float32, rows*columns)
+			for i := range cells {
+				if rng.Float32() >= zeros {
+					cells[i] = 1 + rng.Float32()
+				}
+			}
+			m, err := csr.NewDense(cells, columns, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := m.Validate(csr.ValidateOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			r, out := csr.Reader{Source: m}, new(kernels.SparseBatch)
+			for step := int64(1); b.Loop(); step++ {
+				if err := r.Batch(upTo(rows), step, true, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkValidate reports the bytes checked a second.
 func BenchmarkValidate(b *testing.B) {
 	const rows, entries, columns = 20000, 100, 40981

@@ -38,6 +38,8 @@ type Reader struct {
 	payload  []uint64      // by entry of the batch: row and bits of the value
 	keys     [2][]uint64
 	counters [maxPasses][1 << maxDigit]int32
+	starts   []int32 // by column of a dense batch
+	next     []int32 // by row: its next entry
 }
 
 // Batch fills out with rows of the source, in both orders, or with RowsOnly in row order. Entry (u, j) is left out in

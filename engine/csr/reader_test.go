@@ -227,26 +227,35 @@ func TestBatchesAreMadeInTheSameMemory(t *testing.T) {
 	}))
 }
 
-func TestAFullBatchIsTransposedAsAnyOther(t *testing.T) {
-	for _, size := range [][2]int64{{1, 1}, {3, 17}, {40, 16}, {5, 35}} {
-		rows, columns := size[0], size[1]
-		cells := make([]float32, rows*columns)
-		for i := range cells {
-			cells[i] = float32(i + 1)
-		}
-		batch := new(kernels.SparseBatch)
-		r := csr.Reader{Source: full(t, cells, columns)}
-		require.NoError(t, r.Batch(upTo(rows), 1, true, batch))
-		for item := range columns {
-			require.Equal(t, int32(item), batch.Items[item])
-			begin, end := batch.ItemOffsets[item], batch.ItemOffsets[item+1]
-			require.EqualValues(t, rows, end-begin)
-			for u := range rows {
-				require.EqualValues(t, u, batch.ItemRows[begin:end][u])
-				require.Equal(t, cells[u*columns+item], batch.ItemValues[begin:end][u])
+func TestADenseBatchIsTransposedAsAnyOther(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, size := range [][2]int64{{1, 1}, {3, 17}, {40, 16}, {5, 35}, {400, 700}} {
+		for _, zeros := range []float64{0, 0.1, 0.5, 0.9, 0.97} {
+			rows, columns := size[0], size[1]
+			cells := make([]float32, rows*columns)
+			for i := range cells {
+				if rng.Float64() >= zeros {
+					cells[i] = float32(i + 1)
+				}
 			}
+			batch := new(kernels.SparseBatch)
+			r := csr.Reader{Source: full(t, cells, columns), Threads: func() int { return 3 }}
+			require.NoError(t, r.Batch(upTo(rows), 1, true, batch))
+			var want kernels.SparseBatch
+			want.ItemOffsets = []int32{0}
+			for item := range columns {
+				for u := range rows {
+					if x := cells[u*columns+item]; x != 0 {
+						want.ItemRows, want.ItemValues = append(want.ItemRows, int32(u)), append(want.ItemValues, x)
+					}
+				}
+				if n := int32(len(want.ItemRows)); n > want.ItemOffsets[len(want.Items)] {
+					want.Items, want.ItemOffsets = append(want.Items, int32(item)), append(want.ItemOffsets, n)
+				}
+			}
+			require.Equal(t, slices.Concat(want.Items, want.ItemOffsets, want.ItemRows),
+				slices.Concat(batch.Items, batch.ItemOffsets, batch.ItemRows), "%v, %v", size, zeros)
+			require.Equal(t, slices.Concat(want.ItemValues), slices.Concat(batch.ItemValues))
 		}
-		require.Len(t, batch.ItemRows, len(cells))
-		require.Len(t, batch.Items, int(columns))
 	}
 }

@@ -20,8 +20,11 @@ const (
 func (r *Reader) transpose(b *kernels.SparseBatch) error {
 	n := len(b.Indices)
 	b.ItemRows, b.ItemValues = resize(b.ItemRows, n), resize(b.ItemValues, n)
-	if rows := len(b.Offsets) - 1; n > 0 && int64(n) == int64(rows)*b.Columns {
+	switch rows := len(b.Offsets) - 1; {
+	case n > 0 && int64(n) == int64(rows)*b.Columns:
 		return r.transposeFull(b, rows)
+	case n > 0 && int64(n) >= int64(rows)*b.Columns/8:
+		return r.transposeDense(b, rows)
 	}
 	width := max(1, bits.Len64(uint64(b.Columns-1)))
 	passes := (width + maxDigit - 1) / maxDigit
@@ -76,6 +79,58 @@ func (r *Reader) transposeFull(b *kernels.SparseBatch, rows int) error {
 		}
 		for item := first; item < first+n; item++ {
 			b.Items[item], b.ItemOffsets[item+1] = int32(item), int32((item+1)*rows)
+		}
+		return nil
+	})
+}
+
+// transposeDense does so where many rows have an entry in each column: it counts the entries of the columns, and goes
+// through the rows once for each few columns, from where it was in each row.
+func (r *Reader) transposeDense(b *kernels.SparseBatch, rows int) error {
+	const together = 16 // columns, so that a line of the cache is read once
+	columns := int(b.Columns)
+	r.starts = resize(r.starts, columns+1)
+	starts := r.starts
+	clear(starts)
+	for _, item := range b.Indices {
+		starts[item+1]++
+	}
+	b.Items, b.ItemOffsets = resize(b.Items, columns)[:0], append(resize(b.ItemOffsets, columns+1)[:0], 0)
+	for item := range columns {
+		if starts[item+1] > 0 {
+			b.Items = append(b.Items, int32(item))
+			b.ItemOffsets = append(b.ItemOffsets, starts[item]+starts[item+1])
+		}
+		starts[item+1] += starts[item]
+	}
+	blocks := (columns + together - 1) / together
+	parts := min(r.threads(len(b.Indices)), blocks)
+	r.next = resize(r.next, parts*rows)
+	return parallel.Do(parts, parts, func(part int) error {
+		first, end := blocks*part/parts*together, min(blocks*(part+1)/parts*together, columns)
+		next := r.next[part*rows:][:rows]
+		for u := range next {
+			skipped, _ := slices.BinarySearch(b.Indices[b.Offsets[u]:b.Offsets[u+1]], int32(first))
+			next[u] = b.Offsets[u] + int32(skipped)
+		}
+		for ; first < end; first += together {
+			var to [together]int32 // of the columns' next entries
+			copy(to[:], starts[first:min(first+together, end)])
+			for u, from := range next {
+				row := b.Indices[from:b.Offsets[u+1]]
+				values := b.Values[from:][:len(row)]
+				for i, item := range row {
+					column := uint(int(item) - first)
+					if column >= together {
+						row = row[:i]
+						break
+					}
+					at := to[column]
+					b.ItemRows[at], b.ItemValues[at] = int32(u), values[i]
+					to[column]++
+				}
+				next[u] = from + int32(len(row))
+			}
 		}
 		return nil
 	})
