@@ -154,7 +154,7 @@ typedef struct {
   float *linear; /* [Bp] sum of the loss but for that, LINEAR */
   float *logit;  /* [BLOCK_ITEMS, Bp] of the stored targets */
   float *lse;    /* [Bp] log-sum-exp of each row, soft-max */
-  float *value;  /* [BLOCK_ITEMS, Bp] of the activation, if it is not linear, or sums if its slope needs them */
+  float *slope;  /* [BLOCK_ITEMS, Bp] of the activation, if it is not linear */
 } loss_scratch_t;
 
 static loss_scratch_t loss_scratch(const layout_t *l, float *extra) {
@@ -167,25 +167,26 @@ static void take_stats(const layer_t *o, const layout_t *l, float *lse) {
   for (int64_t u = 0; u < l->Bp; u++) lse[u] = o->stats && u < l->B ? o->stats[2 * u + 1] : 0;
 }
 
-/* Replaces the logits of n items by their values, and keeps what slopes need. 0 * z keeps what is not finite. */
+/* Replaces the logits of n items by their values, and keeps the slopes there: what both are made of, such as an exponential, is
+ * computed once. 0 * z keeps what is not finite. */
 INLINE void activate_items(const int32_t activation, float alpha, const layout_t *l, int64_t n, const float *bias,
-                           float *restrict z, float *restrict value) {
+                           float *restrict z, float *restrict slope) {
   for (int64_t i = 0; i < n; i++) {
     for (int64_t u = 0; u < l->Bp; u += LANES) {
       vf x = load(z + i * l->ldz + u) + bias[i], a = fma_(splat(0), x, activate(activation, alpha, x));
       store(z + i * l->ldz + u, a);
-      store(value + i * l->Bp + u, slope_at(activation, x, a));
+      store(slope + i * l->Bp + u, activation_slope(activation, alpha, slope_at(activation, x, a)));
     }
   }
 }
 
 /* From the gradient d with respect to n items' values to that with respect to their logits, with its sums. */
-INLINE void differentiate_items(const int32_t activation, float alpha, const layout_t *l, int64_t n,
-                                const float *restrict value, float *restrict d, double *gradient, double *size) {
+static void differentiate_items(const layout_t *l, int64_t n, const float *restrict slope, float *restrict d,
+                                double *gradient, double *size) {
   for (int64_t i = 0; i < n; i++) {
     vf sum = {0}, magnitude = {0};
     for (int64_t u = 0; u < l->Bp; u += LANES) {
-      vf x = load(d + i * l->ldz + u) * activation_slope(activation, alpha, load(value + i * l->Bp + u));
+      vf x = load(d + i * l->ldz + u) * load(slope + i * l->Bp + u);
       sum = sum + x;
       magnitude = magnitude + absolute(x);
       store(d + i * l->ldz + u, x);
@@ -195,17 +196,9 @@ INLINE void differentiate_items(const int32_t activation, float alpha, const lay
   }
 }
 
-static void activate_block(const layer_t *o, const layout_t *l, int64_t n, const float *bias, float *z, float *value) {
+static void activate_block(const layer_t *o, const layout_t *l, int64_t n, const float *bias, float *z, float *slope) {
   const float alpha = o->loss.alpha;
-  switch (o->loss.activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, activate_items, alpha, l, n, bias, z, value) }
-}
-
-static void differentiate_block(const layer_t *o, const layout_t *l, int64_t n, const float *value, float *d,
-                                double *gradient, double *size) {
-  const float alpha = o->loss.alpha;
-  switch (o->loss.activation) {
-    ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, differentiate_items, alpha, l, n, value, d, gradient, size)
-  }
+  switch (o->loss.activation) { ACTIVATIONS(CASE_BY_NUMBER, ACTIVATION, activate_items, alpha, l, n, bias, z, slope) }
 }
 
 /* The gradient with target 0 of n items (a constant) on all rows, in place of their logits z, to which the bias is added
@@ -286,7 +279,7 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
     int64_t from[BLOCK_ITEMS] = {0}, end[BLOCK_ITEMS] = {0};
     if (o->bias.value) memcpy(bias, o->bias.value + first + t, step * 4);
     if (activated) {
-      activate_block(o, l, step, bias, block, scratch->value);
+      activate_block(o, l, step, bias, block, scratch->slope);
       memset(bias, 0, sizeof bias);
     }
     for (int64_t i = 0; i < step; i++) {
@@ -311,7 +304,7 @@ INLINE double tile_loss(const int32_t kind, const layer_t *o, const layout_t *l,
         size[t + i] += fabs((double)*d);
       }
     }
-    if (activated) differentiate_block(o, l, step, scratch->value, block, gradient, size + t);
+    if (activated) differentiate_items(l, step, scratch->slope, block, gradient, size + t);
     for (int64_t i = 0; i < step; i++) db[t + i] = (float)gradient[i];
     if (words && step == BLOCK_ITEMS) narrow_delta(l, t, t + step, z, words);
     if ((t + step) % RUN_ITEMS == 0 || t + step == n) total += take_loss(kind, o, l, scratch);
