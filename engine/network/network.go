@@ -123,8 +123,9 @@ func (n *Network) penaltyTerm(layer int) int {
 	return term
 }
 
-// TermFactors are the factors of the terms' weights at a step, counted from 1; nil if no term has a schedule.
-func (n *Network) TermFactors(step int64) []float32 {
+// TermFactors are the factors of the terms' weights at a step, counted from 1, see Schedule.At; nil if no term has a
+// schedule.
+func (n *Network) TermFactors(step, stepsPerEpoch int64) []float32 {
 	var schedules []schedule.Schedule
 	for _, t := range n.Terms {
 		schedules = append(schedules, t.Schedule)
@@ -139,7 +140,7 @@ func (n *Network) TermFactors(step int64) []float32 {
 	}
 	factors := make([]float32, len(schedules))
 	for i, s := range schedules {
-		factors[i] = float32(s.At(step))
+		factors[i] = float32(s.At(step, stepsPerEpoch))
 	}
 	return factors
 }

@@ -123,20 +123,20 @@ func TestConstantsShowTheirWords(t *testing.T) {
 func TestTheWeightOfALossMayFollowASchedule(t *testing.T) {
 	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}],
 		"loss": [{"layer": "more", "weight": 0.5, "schedule": {"kind": "linear", "steps": 4, "minimum": 0.5}}]}`)
-	require.Equal(t, []float32{1, 1}, n.TermFactors(1))
-	require.Equal(t, []float32{1, 0.75}, n.TermFactors(3))
-	require.Equal(t, []float32{1, 0.5}, n.TermFactors(100))
+	require.Equal(t, []float32{1, 1}, n.TermFactors(1, 7))
+	require.Equal(t, []float32{1, 0.75}, n.TermFactors(3, 7))
+	require.Equal(t, []float32{1, 0.5}, n.TermFactors(100, 7))
 	require.Equal(t, n, parse(t, string(n.JSON())))
 	require.Contains(t, string(n.JSON()),
 		`"weight":0.5,"schedule":{"kind":"linear","minimum":0.5,"steps":4,"warmup_steps":0}`)
-	require.Nil(t, parse(t, layers(in+hidden+out)).TermFactors(1))
+	require.Nil(t, parse(t, layers(in+hidden+out)).TermFactors(1, 7))
 }
 
 func TestTheWeightOfADivergenceMayFollowASchedule(t *testing.T) {
 	n := parse(t, layers(in+hidden+`{"name": "z", "kind": "variational", "size": 3, "kl": {"weight": 0.2,
 		"schedule": {"kind": "constant", "warmup_steps": 4}}}, `+out))
-	require.Equal(t, []float32{1, 0.25}, n.TermFactors(1))
-	require.Equal(t, []float32{1, 1}, n.TermFactors(5))
+	require.Equal(t, []float32{1, 0.25}, n.TermFactors(1, 7))
+	require.Equal(t, []float32{1, 1}, n.TermFactors(5, 7))
 	tensors, err := n.Tensors()
 	require.NoError(t, err)
 	require.Equal(t, []int64{6, 8}, []int64{tensors[2].Rows, tensors[2].Columns}, "means and log-variances")

@@ -16,6 +16,7 @@ type Schedule struct {
 	warmup  int64   // steps of linear rise from 0
 	hold    int64   // linear, cosine: steps at 1 between the warm-up and the fall
 	steps   int64   // linear, cosine: length of the fall; step: steps between drops
+	epochs  int64   // step: epochs between drops, unless 0
 	factor  float64 // step: of each drop
 	minimum float64 // linear, cosine: factor at the end and after it
 	rate    float64 // inverse: factor = 1 / (1 + rate * step)
@@ -39,21 +40,27 @@ func Read(parent *strictjson.Object, key string) Schedule {
 		s.hold = o.Int("hold_steps", 0, strictjson.NotNegative)
 		s.minimum = o.Float("minimum", 0, strictjson.Between(0, 1))
 	case "step":
-		o.Require("steps")
-		s.steps = o.Int("steps", 1, strictjson.AtLeast(1))
+		if o.Has("epochs") {
+			o.Refuse("steps", "is given, and epochs are, too; a drop comes after so many steps or after so many epochs")
+			s.epochs = o.Int("epochs", 1, strictjson.AtLeast(1))
+		} else {
+			o.Require("steps")
+			s.steps = o.Int("steps", 1, strictjson.AtLeast(1))
+		}
 		s.factor = o.Float("factor", 0.1, strictjson.Positive)
 	case "inverse":
 		s.rate = o.Float("rate", 0, strictjson.NotNegative)
 	}
-	o.RefuseOthers(fmt.Sprintf("the schedule %q", s.kind), "steps", "hold_steps", "minimum", "factor", "rate")
+	o.RefuseOthers(fmt.Sprintf("the schedule %q", s.kind), "steps", "epochs", "hold_steps", "minimum", "factor",
+		"rate")
 	if s.IsConstant() {
 		return Schedule{} // as where none is given, so that equal schedules compare as equal
 	}
 	return s
 }
 
-// At is the factor of step n, counted from 1.
-func (s Schedule) At(n int64) float64 {
+// At is the factor of step n, counted from 1, in a training with so many steps in an epoch, at least one.
+func (s Schedule) At(n, stepsPerEpoch int64) float64 {
 	if n <= s.warmup {
 		return float64(n) / float64(s.warmup)
 	}
@@ -64,7 +71,7 @@ func (s Schedule) At(n int64) float64 {
 	case "cosine":
 		return s.minimum + (1-s.minimum)*(1+math.Cos(math.Pi*min(1, float64(n)/float64(s.steps))))/2
 	case "step":
-		return math.Pow(s.factor, float64(n/s.steps))
+		return math.Pow(s.factor, float64(n/(s.steps+s.epochs*stepsPerEpoch)))
 	case "inverse":
 		return 1 / (1 + s.rate*float64(n))
 	default:
@@ -85,7 +92,11 @@ func (s Schedule) MarshalJSON() ([]byte, error) {
 			keys["hold_steps"] = s.hold
 		}
 	case "step":
-		keys["steps"], keys["factor"] = s.steps, s.factor
+		if keys["factor"] = s.factor; s.epochs > 0 {
+			keys["epochs"] = s.epochs
+		} else {
+			keys["steps"] = s.steps
+		}
 	case "inverse":
 		keys["rate"] = s.rate
 	}

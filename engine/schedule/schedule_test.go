@@ -28,13 +28,24 @@ func TestSchedulesHaveTheirTextbookValues(t *testing.T) {
 		{`{"kind": "cosine", "steps": 100, "hold_steps": 30}`, 81, 0.5},
 		{`{"kind": "step", "steps": 10, "factor": 0.5}`, 10, 1},
 		{`{"kind": "step", "steps": 10, "factor": 0.5}`, 21, 0.25},
+		{`{"kind": "step", "epochs": 2, "factor": 0.5}`, 14, 1},
+		{`{"kind": "step", "epochs": 2, "factor": 0.5}`, 15, 0.5},
+		{`{"kind": "step", "epochs": 2, "factor": 0.5, "warmup_steps": 7}`, 21, 1},
+		{`{"kind": "step", "epochs": 2, "factor": 0.5, "warmup_steps": 7}`, 36, 0.25},
 		{`{"kind": "inverse", "rate": 0.5}`, 3, 0.5},
 	} {
 		o, err := strictjson.Parse([]byte(`{"schedule": `+c.text+`}`), "options")
 		require.NoError(t, err)
 		s := Read(o, "schedule")
 		require.NoError(t, o.Done())
-		require.InDelta(t, c.factor, s.At(c.step), 1e-12, c.text)
+		require.InDelta(t, c.factor, s.At(c.step, 7), 1e-12, c.text)
+
+		text, err := s.MarshalJSON()
+		require.NoError(t, err)
+		o, err = strictjson.Parse([]byte(`{"schedule": `+string(text)+`}`), "options")
+		require.NoError(t, err)
+		require.Equal(t, s, Read(o, "schedule"), "what is written is read as the same")
+		require.NoError(t, o.Done())
 	}
 }
 

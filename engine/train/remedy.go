@@ -21,11 +21,12 @@ func (t *Trainer) suspects() (list []suspect) {
 		}
 	}
 	// A schedule that raises the rate is to blame itself; one that lowers it takes blame from the rate.
-	rate, factor := t.options.LearningRate, t.options.Schedule.At(t.step.Number)
+	step, perEpoch := t.step.Number, t.stepsPerEpoch()
+	rate, factor := t.options.LearningRate, t.options.Schedule.At(step, perEpoch)
 	add(rate*min(factor, 1), 1, "the learning_rate is %.6g; usual values are up to 1", rate)
 	add(factor, 1, "the schedule multiplies the learning_rate by %.6g at this step; usual factors are up to 1", factor)
 	for _, term := range t.net.Terms {
-		layer, weight, factor := &t.net.Layers[term.Layer], float64(term.Loss.Weight), term.Schedule.At(t.step.Number)
+		layer, weight, factor := &t.net.Layers[term.Layer], float64(term.Loss.Weight), term.Schedule.At(step, perEpoch)
 		add(weight*min(factor, 1), 1e3, "the weight of the loss of layer %q is %.6g; usual values are up to 1000", layer.Name,
 			weight)
 		add(factor, 1, "the schedule multiplies the loss of layer %q by %.6g at this step; usual factors are up to 1",

@@ -116,7 +116,7 @@ func (t *Trainer) advance() error {
 	}
 	t.profile.ends(batching)
 	t.weighBatch()
-	t.step.TermFactors = t.net.TermFactors(number)
+	t.step.TermFactors = t.net.TermFactors(number, t.stepsPerEpoch())
 	t.step.Number, t.step.Rows, t.step.Order = number, int64(len(t.order)), t.order
 	t.step.Rates = append(t.step.Rates, t.options.Optimizer.RatesAt(number, t.rate(number)))
 	return t.explain(t.program.Run(&t.step))
@@ -133,7 +133,7 @@ func (t *Trainer) batch(slot int, number int64) error {
 
 // rate is the learning rate of a step.
 func (t *Trainer) rate(number int64) float64 {
-	return t.options.LearningRate * t.options.Schedule.At(number)
+	return t.options.LearningRate * t.options.Schedule.At(number, t.stepsPerEpoch())
 }
 
 // count waits until at most underWay steps are under way, and counts the steps that are done. A step that has failed

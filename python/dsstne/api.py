@@ -139,8 +139,9 @@ def fit(
             decay. Give it here or in the mapping, not both.
         schedule: Schedule of the learning rate: ``"constant"``, ``"linear"``, ``"cosine"``, ``"step"`` or
             ``"inverse"``, or a mapping with ``kind`` and its parameters. ``"cosine"`` and ``"linear"`` span the run, of
-            which the first twentieth is warm-up, unless the mapping has ``steps``. None = constant; ``"auto"`` =
-            ``"cosine"`` for soft-max, the ``Decay`` of a network file of DSSTNE, else None.
+            which the first twentieth is warm-up, unless the mapping has ``steps``. ``{"kind": "step", "epochs": 10,
+            "factor": 0.5}`` halves the rate every ten epochs. None = constant; ``"auto"`` = ``"cosine"`` for soft-max,
+            the ``Decay`` of a network file of DSSTNE, else None.
         locked: Names of weights that training leaves as they are, such as ``"hidden1.weight"``
             (:attr:`dsstne.Model.tensors`), and of layers, all of whose weights it leaves. The weights of a new model
             are random; :class:`dsstne.Trainer` trains a model that has others.

@@ -285,6 +285,13 @@ def test_a_constant_learning_rate_has_the_bits_of_the_option(X):
     assert bits(model) == bits(dsstne.fit(X, **OPTIONS, learning_rate=0.01, schedule=None))
 
 
+def test_a_schedule_that_counts_epochs_lowers_the_rate_between_them(X):
+    halved = {"kind": "step", "epochs": 2, "factor": 0.5}
+    model = dsstne.fit(X, **OPTIONS, learning_rate=0.02, schedule=halved)
+    assert [record["learning_rate"] for record in model.history] == [0.02, 0.02, 0.01, 0.01]
+    assert bits(model) == bits(dsstne.fit(X, **OPTIONS, callbacks=LearningRate([0.02, 0.02, 0.01, 0.01])))
+
+
 def test_changes_of_the_learning_rate_leave_nothing_open(X):
     def held():
         described = dsstne.doctor().engine
