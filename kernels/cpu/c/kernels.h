@@ -474,9 +474,17 @@ typedef struct {
 
 #include "solver_types.h"
 
-/* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)). */
+/* What workers do together: PHASE(function, its arguments, whether it flushes to zero (run.c)); those whose products may be of
+ * bfloat16, those whose products may be of 8-bit integers, and all. */
 /* clang-format off */
+#define BFLOAT16_PHASES(PHASE) \
+  PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
+  PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(limit_products, machine_t, 1)
+#define INT8_PHASES(PHASE) \
+  PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
+  PHASE(top_k_finish, rank_t, 0)
 #define PHASES(PHASE) \
+  BFLOAT16_PHASES(PHASE) INT8_PHASES(PHASE) \
   PHASE(fill, fill_t, 0) PHASE(gather, gather_t, 1) PHASE(scatter, scatter_t, 1) PHASE(replay, replay_t, 1) \
   PHASE(update_written, update_t, 1) PHASE(activate_rows, activate_t, 1) PHASE(unit_sums, unit_sums_t, 1) \
   PHASE(unit_moments, unit_moments_t, 1) PHASE(norm_sums, norm_sums_t, 1) PHASE(norm_backward, norm_backward_t, 1) \
@@ -489,11 +497,8 @@ typedef struct {
   PHASE(column_norms, cap_weight_t, 0) PHASE(cap_weight_rows, cap_weight_t, 0) \
   PHASE(cap_weight_columns, cap_weight_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
-  PHASE(layer_pack, layer_t, 1) PHASE(dense_forward, layer_t, 1) PHASE(output_stats, layer_t, 1) \
-  PHASE(output_step, layer_t, 1) PHASE(output_finish, layer_t, 1) PHASE(entries_rows, entries_t, 1) \
-  PHASE(entries_by_item, entries_t, 1) PHASE(scores, rank_t, 0) \
-  PHASE(top_k_keep, rank_t, 0) PHASE(top_k_pack, rank_t, 0) PHASE(top_k_screen, rank_t, 0) \
-  PHASE(top_k_finish, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
+  PHASE(entries_rows, entries_t, 1) PHASE(entries_by_item, entries_t, 1) \
+  PHASE(scores, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
   PHASE(moments, moments_t, 0) PHASE(blend, blend_t, 0) \
   PHASE(neighborhood, neighborhood_t, 0) PHASE(sparse_product, sparse_product_t, 0) \
   PHASE(solve_start, solve_t, 0) PHASE(solve_rows, solve_t, 0) PHASE(solve_product, solve_t, 0) \
@@ -503,13 +508,15 @@ typedef struct {
   PHASE(panel_gram, panel_gram_t, 0) PHASE(panel_gram_add, panel_gram_t, 0) \
   PHASE(panel_product_blocks, panel_blocks_t, 0) PHASE(rows_to_blocks, rows_to_blocks_t, 0) \
   PHASE(panel_scale, panel_scale_t, 0) PHASE(least_squares, least_squares_t, 1) PHASE(axes_sum, axes_t, 1) \
-  PHASE(axes_find, axes_t, 1) PHASE(axes_turn, axes_t, 1) PHASE(limit_products, machine_t, 1) \
+  PHASE(axes_find, axes_t, 1) PHASE(axes_turn, axes_t, 1) \
   PHASE(limit_memory, machine_t, 1)
 /* clang-format on */
 
-/* The functions of an instruction set. */
-typedef struct {
+/* The functions of an instruction set. One that adds a few instructions to another has only the phases that use them; the others are
+ * those of its base, which select.c puts in their places. */
+typedef struct kernels {
   const char *name;
+  const struct kernels *base;
   int32_t has_bfloat16; /* has instructions for it */
 #define PHASE(function, arguments, flush) void (*function)(arguments *, int32_t worker);
   PHASES(PHASE)

@@ -1,12 +1,31 @@
 /* The one place that asks what the CPU can do. */
 #include "kernels.h"
 
+#include <pthread.h>
 #include <stddef.h>
 
-extern const kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512, dsstne_kernels_avx512vnni,
+extern kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512, dsstne_kernels_avx512vnni,
     dsstne_kernels_avx512bf16;
 
+#if defined(__x86_64__)
+static void complete(kernels_t *of) {
+#define PHASE(function, arguments, flush) \
+  if (!of->function) of->function = of->base->function;
+  PHASES(PHASE)
+#undef PHASE
+}
+
+static void complete_all(void) {
+  complete(&dsstne_kernels_avx512vnni);
+  complete(&dsstne_kernels_avx512bf16);
+}
+#endif
+
 const kernels_t *dsstne_cpu_kernels(int32_t level) {
+#if defined(__x86_64__)
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, complete_all);
+#endif
   switch (level) {
     case 0:
       return &dsstne_kernels_portable;

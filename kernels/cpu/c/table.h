@@ -1,4 +1,7 @@
-/* table.h: the functions of one instruction set as a table. */
+/* table.h: the functions of one instruction set as a table; with BASE, only OWN_PHASES are its own. */
+#ifdef BASE
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
 #include "vector.h"
 #include "bfloat16.h"
 #include "product.h"
@@ -38,11 +41,20 @@
 #include "panelblocks.h"
 #include "machine.h"
 
-const kernels_t TABLE = {
+#ifdef BASE
+extern kernels_t BASE;
+#endif
+
+kernels_t TABLE = {
     .name = NAME,
     .has_bfloat16 = HAS_BFLOAT16,
 #define PHASE(function, arguments, flush) .function = function,
+#ifdef BASE
+    .base = &BASE,
+    OWN_PHASES(PHASE)
+#else
     PHASES(PHASE)
+#endif
 #undef PHASE
         .layer_workspace = layer_workspace,
     .rank_workspace = rank_workspace,
