@@ -54,6 +54,8 @@ type Output struct {
 	Loss        Loss
 	Weighted    bool   // rows may have weights, Step.RowWeights
 	Stats       Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
+	// Targets, if not nil, are the targets t of OutputStep in place of the batch's, see MarginalTargets.
+	Targets TargetValues
 	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and
 	// its Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
 	Continues bool
