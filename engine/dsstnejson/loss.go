@@ -150,8 +150,8 @@ func (m *margins) ofSigmoid() fields {
 	}
 }
 
-// ofSoftmax are keys of our loss on a soft-max. What files write for zeros that weigh as they do anyway is accepted: the
-// scale 1, and the targets 0 and 0.1, the default.
+// ofSoftmax are keys of our loss on a soft-max. A file may spell out numbers of zeros that leave a soft-max as it is,
+// or the default: the scale 1, and the targets 0 and 0.1.
 func (m *margins) ofSoftmax() fields {
 	if m.zeroScale != 1 {
 		m.o.Fail("zeroScale", noZeros, m.zeroScale, "1")

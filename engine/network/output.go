@@ -251,7 +251,8 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	op := &kernels.Output{
 		Name: l.Name, Target: b.slots[i], Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: k.temperature,
 		Loss: loss, Weighted: b.Training().Weighted, Optimizer: b.Training().Optimizer, TiedInput: -1,
-		Continues: loss.NeedsStats(),
+		// MarginalTargets writes, between the statistics and the step, what the statistics may have read.
+		Continues: loss.NeedsStats() && !loss.Marginal(),
 	}
 	for n, s := range b.those(l.Sources, false) {
 		source := scorer.Sources[n]

@@ -162,7 +162,7 @@ NETWORKS = {
             output("tags", "SoftMax", "Second", Source="Hidden"),
             DataScaledMarginalCrossEntropy={"oneTarget": 0.2, "oneScale": 0.25},
         ),
-        Call("Adam", alpha=0.02, mu=0.9, mu1=0.999),
+        Call("Nesterov", alpha=0.1, mu=0.5, batch=16),
     ),
     "squares": (
         file("L2", entry(), hidden(6, "Linear"), output("likes", "Linear")),
