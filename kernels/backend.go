@@ -218,6 +218,7 @@ type Operations interface {
 	OutputStats(*Output, *Step) error
 	CombineStats(*CombineStats, *Step) error
 	OutputStep(*Output, *Step) error
+	MarginalTargets(*MarginalTargets, *Step) error
 	OutputEntries(*OutputEntries, *Step) error
 	UnitSums(*UnitSums, *Step) error
 	Sparsity(*Sparsity, *Step) error

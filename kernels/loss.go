@@ -15,6 +15,7 @@ const (
 	ScaledMarginal
 	// Softmax is the multinomial likelihood with multi-hot targets, p = softmax(z), n_u = sum over i of t_ui:
 	// l = -t ln p, dl/dz = n_u p - t; with NormalizeRows t is divided by n_u first (rows without targets give 0); t >= 0.
+	// With a OneTarget it is DSSTNE's scaled marginal cross-entropy on a soft-max: MarginalTargets makes t.
 	Softmax
 	// Squared: l = (a-t)^2 / 2, dl/da = a - t.
 	Squared
@@ -31,6 +32,7 @@ const (
 
 // Loss describes the loss of an output layer. Weight multiplies loss and gradient. OneScale and ZeroScale are
 // parameters of ScaledMarginal and CosineContrastive, and weights of targets, see Boosts, where other losses take them.
+// OneScale and OneTarget of a Softmax are those of MarginalTargets; 0 and 0: all targets count.
 type Loss struct {
 	Kind          LossKind
 	Activation    Activation // Linear unless the loss is ElementWise

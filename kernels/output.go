@@ -54,8 +54,10 @@ type Output struct {
 	Loss        Loss
 	Weighted    bool   // rows may have weights, Step.RowWeights
 	Stats       Buffer // [B, 2]: maximum, log-sum-exp; nil for losses that need none
+	// Targets, if not nil, are the targets of OutputStep in place of the batch's, see MarginalTargets.
+	Targets TargetValues
 	// Continues says that OutputStep runs after OutputStats of the same op and step, and that what OutputStats read and
-	// its Workspace are as it left them. So it may use again what it finds there. Only for losses that need statistics.
+	// its Workspace are as it left them. So it may use again what it finds there. Only for Softmax, and without Targets.
 	Continues bool
 	// Logits, if not nil, keeps what OutputStats computed for the OutputStep that Continues, see LogitKeeper.
 	Logits       Buffer

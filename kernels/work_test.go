@@ -91,6 +91,9 @@ func TestTheWorkOfAnOperationFollowsFromItsShapes(t *testing.T) {
 		"output, gradient": {
 			kernels.OutputStep{Output: output(-1, gradient, some)}, 3 * 10 * items * units, 8*50 + units*(8*10+8*items),
 		},
+		"targets of a margin": {
+			&kernels.MarginalTargets{Output: withBias}, 50 * units, 16*50 + 12*10 + 4*units*(40+10) + 4*40,
+		},
 		"combine": {&kernels.CombineStats{Shards: 3}, 0, 8 * 10 * 4},
 	} {
 		work := c.op.Work(&batchSizes)

@@ -23,8 +23,14 @@ var logitLosses = map[string]map[string]fields{
 		// DSSTNE divides a row of ones by their number.
 		"SoftMax": {"kind": "softmax", "normalize_rows": true},
 	},
-	marginalKey:     {"Sigmoid": {"kind": "scaled_marginal"}},
-	dataMarginalKey: {"Sigmoid": {"kind": "scaled_marginal"}},
+	marginalKey: {
+		"Sigmoid": {"kind": "scaled_marginal"},
+		"SoftMax": {"kind": "softmax", "normalize_rows": true}, // as with CrossEntropy
+	},
+	dataMarginalKey: {
+		"Sigmoid": {"kind": "scaled_marginal"},
+		"SoftMax": {"kind": "softmax"}, // whose values DSSTNE does not divide
+	},
 }
 
 // readLoss returns DSSTNE's word for the loss of a file.
@@ -66,9 +72,12 @@ func (f *file) output(o *strictjson.Object, activation string, p parameters, lay
 	switch loss["kind"] {
 	case "scaled_marginal":
 		f.refuseBoosts("the numbers of scaled marginal cross entropy are oneScale and zeroScale")
-		maps.Copy(loss, f.margins)
+		maps.Copy(loss, f.margins.ofSigmoid())
 	case "softmax":
 		f.refuseBoosts("soft-max compares all items of a row")
+		if f.loss != "CrossEntropy" {
+			maps.Copy(loss, f.margins.ofSoftmax())
+		}
 	default:
 		maps.Copy(loss, f.boosts)
 	}
@@ -107,16 +116,54 @@ func lossesOf(activation string) (losses []string) {
 	return losses
 }
 
-// readMargins reads the numbers of scaled marginal cross entropy as keys of our loss.
-func readMargins(o *strictjson.Object) fields {
-	m := o.Object(only(o, marginalKey, dataMarginalKey))
-	probability := strictjson.Between(0, 1)
-	one, zero := m.Float32("oneTarget", 0.9, probability), m.Float32("zeroTarget", 0.1, probability)
-	if zero >= one {
-		m.Fail("zeroTarget", "is %v; it must be less than oneTarget, %v", zero, one)
+// margins are the numbers of scaled marginal cross entropy.
+type margins struct {
+	o                                          *strictjson.Object
+	oneScale, zeroScale, oneTarget, zeroTarget float32
+}
+
+func readMargins(o *strictjson.Object) margins {
+	m := margins{o: o.Object(only(o, marginalKey, dataMarginalKey))}
+	m.oneTarget = m.o.Float32("oneTarget", 0.9, strictjson.Between(0, 1))
+	m.zeroTarget = m.o.Float32("zeroTarget", 0.1, strictjson.Between(0, 1))
+	m.oneScale = m.o.Float32("oneScale", 1, strictjson.NotNegative)
+	m.zeroScale = m.o.Float32("zeroScale", 1, strictjson.NotNegative)
+	if m.o.Has("zeroTarget") {
+		m.checkTargets()
+	}
+	return m
+}
+
+func (m *margins) checkTargets() {
+	if m.zeroTarget >= m.oneTarget {
+		m.o.Fail("zeroTarget", "is %v; it must be less than oneTarget, %v", m.zeroTarget, m.oneTarget)
+	}
+}
+
+// ofSigmoid are keys of our loss on a sigmoid.
+func (m *margins) ofSigmoid() fields {
+	if !m.o.Has("zeroTarget") {
+		m.checkTargets()
 	}
 	return fields{
-		"one_scale": m.Float32("oneScale", 1, strictjson.NotNegative), "one_target": one,
-		"zero_scale": m.Float32("zeroScale", 1, strictjson.NotNegative), "zero_target": zero,
+		"one_scale": m.oneScale, "one_target": m.oneTarget, "zero_scale": m.zeroScale, "zero_target": m.zeroTarget,
 	}
+}
+
+// ofSoftmax are keys of our loss on a soft-max. A file may spell out numbers of zeros that leave a soft-max as it is,
+// or the default: the scale 1, and the targets 0 and 0.1.
+func (m *margins) ofSoftmax() fields {
+	if m.zeroScale != 1 {
+		m.o.Fail("zeroScale", noZeros, m.zeroScale, "1")
+	}
+	if m.o.Has("zeroTarget") && m.zeroTarget != 0 && m.zeroTarget != 0.1 {
+		m.o.Fail("zeroTarget", noZeros, m.zeroTarget, "0")
+	}
+	const nothing = "is 0, so that nothing counts"
+	if m.oneScale == 0 {
+		m.o.Fail("oneScale", nothing)
+	} else if m.oneTarget == 0 {
+		m.o.Fail("oneTarget", nothing)
+	}
+	return fields{"one_scale": m.oneScale, "one_target": m.oneTarget}
 }

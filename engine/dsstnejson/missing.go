@@ -20,6 +20,7 @@ const (
 	noTargetLayers = "is Target; DSSTNE cannot use such layers, and they are not supported; remove the layer"
 	noDeltaBoost   = "is not 1 and 1, which goes with L1, L2, Hinge, L2Hinge and with CrossEntropy of Sigmoid; %s"
 	noWeightsData  = "is %q; DSSTNE itself never reads this file; remove the key"
+	noZeros        = "is %v, but the loss of a SoftMax output has no part for items without a target; set it to %s"
 	noDropout      = "is %v, but only hidden layers can drop units; set it to 0%s"
 	noDeltaNorm    = "is %v, but it is supported on hidden layers only, because an output never has a whole row of its " +
 		"gradient; remove it"

@@ -89,7 +89,7 @@ type file struct {
 
 	// What the file says for all layers:
 	loss       string
-	margins    fields
+	margins    margins
 	boosts     fields // weights of ones and zeros, if they are not both 1
 	denoising  float32
 	penalty    penalty

@@ -258,7 +258,22 @@ func TestLossesAreTranslatedWithTheActivationOfTheOutput(t *testing.T) {
 		"soft-max":       {`"ErrorFunction": "CrossEntropy"`, "SoftMax", `{"kind": "softmax", "normalize_rows": true}`},
 		"marginal":       {margins + `ScaledMarginalCrossEntropy"`, "Sigmoid", marginal},
 		"marginal, data": {margins + `DataScaledMarginalCrossEntropy"`, "Sigmoid", marginal},
-		"squared":        {`"ErrorFunction": "L2"`, "Linear", `"squared"`},
+		"marginal soft-max": {
+			margins + `ScaledMarginalCrossEntropy"`, "SoftMax",
+			`{"kind": "softmax", "normalize_rows": true, "one_scale": 2, "one_target": 0.9}`,
+		},
+		"marginal soft-max, data": {
+			margins + `DataScaledMarginalCrossEntropy"`, "SoftMax", `{"kind": "softmax", "one_scale": 2, "one_target": 0.9}`,
+		},
+		"marginal soft-max with zeros as they are": {
+			`"ScaledMarginalCrossEntropy": {"oneTarget": 1, "zeroTarget": 0, "oneScale": 1, "zeroScale": 1}, ` +
+				`"ErrorFunction": "ScaledMarginalCrossEntropy"`, "SoftMax", `{"kind": "softmax", "normalize_rows": true}`,
+		},
+		"marginal soft-max with a low target": {
+			`"ScaledMarginalCrossEntropy": {"oneTarget": 0.05}, "ErrorFunction": "ScaledMarginalCrossEntropy"`, "SoftMax",
+			`{"kind": "softmax", "normalize_rows": true, "one_target": 0.05}`,
+		},
+		"squared": {`"ErrorFunction": "L2"`, "Linear", `"squared"`},
 		"boosted": {
 			`"ErrorFunction": "L2", "DeltaBoost": {"one": 20}`, "Linear",
 			`{"kind": "squared", "one_scale": 20, "zero_scale": 1}`,

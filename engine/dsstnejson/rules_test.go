@@ -425,7 +425,7 @@ func TestRulesAreEnforced(t *testing.T) {
 		"output activation with another loss": {
 			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "L2"`),
 			`layer "Out": Activation is SoftMax; with the ErrorFunction L2 an output can have any other activation, and ` +
-				`SoftMax goes with CrossEntropy`,
+				`SoftMax goes with CrossEntropy, ScaledMarginalCrossEntropy or DataScaledMarginalCrossEntropy`,
 		},
 		"output activation that no loss goes with": {
 			outputOf(`, "Activation": "RELUMax"`, `"ErrorFunction": "CrossEntropy"`),
@@ -436,10 +436,32 @@ func TestRulesAreEnforced(t *testing.T) {
 			outputOf(`, "Activation": "LinearMax"`, `"ErrorFunction": "L1"`),
 			`layer "Out": Activation LinearMax is not supported; use Linear, which DSSTNE computes instead`,
 		},
-		"soft-max with the marginal loss": {
-			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "ScaledMarginalCrossEntropy"`),
-			`layer "Out": Activation is SoftMax; with the ErrorFunction ScaledMarginalCrossEntropy an output can ` +
-				`have Sigmoid only, and SoftMax goes with CrossEntropy`,
+		"soft-max with a scale of zeros": {
+			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "ScaledMarginalCrossEntropy", `+
+				`"ScaledMarginalCrossEntropy": {"zeroScale": 0.5}`),
+			`ScaledMarginalCrossEntropy.zeroScale is 0.5, but the loss of a SoftMax output has no part for items without a ` +
+				`target; set it to 1`,
+		},
+		"soft-max with a target of zeros": {
+			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "DataScaledMarginalCrossEntropy", `+
+				`"DataScaledMarginalCrossEntropy": {"zeroTarget": 0.25}`),
+			`DataScaledMarginalCrossEntropy.zeroTarget is 0.25, but the loss of a SoftMax output has no part for items ` +
+				`without a target; set it to 0`,
+		},
+		"soft-max of which nothing counts": {
+			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "ScaledMarginalCrossEntropy", `+
+				`"ScaledMarginalCrossEntropy": {"oneScale": 0}`),
+			`ScaledMarginalCrossEntropy.oneScale is 0, so that nothing counts`,
+		},
+		"soft-max below a target of 0": {
+			outputOf(`, "Activation": "SoftMax"`, `"ErrorFunction": "ScaledMarginalCrossEntropy", `+
+				`"ScaledMarginalCrossEntropy": {"oneTarget": 0}`),
+			`ScaledMarginalCrossEntropy.oneTarget is 0, so that nothing counts`,
+		},
+		"targets in the wrong order by default": {
+			text(`"ScaledMarginalCrossEntropy": {"oneTarget": 0.05}, "ErrorFunction": "ScaledMarginalCrossEntropy"`, in,
+				units8, outAuto),
+			`ScaledMarginalCrossEntropy.zeroTarget is 0.1; it must be less than oneTarget, 0.05`,
 		},
 		"unknown scheme": {
 			unit(`, "WeightInit": {"Scheme": "Glorot"}`, ""),

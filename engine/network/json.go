@@ -102,6 +102,9 @@ func defineTerm(layer string, term Term) fields {
 	switch loss.Kind {
 	case kernels.Softmax:
 		list = append(list, field{"normalize_rows", loss.NormalizeRows})
+		if loss.Marginal() {
+			list = append(list, fields{{"one_scale", loss.OneScale}, {"one_target", loss.OneTarget}}...)
+		}
 	case kernels.CosineContrastive:
 		list = append(list, fields{{"zero_scale", loss.ZeroScale}, {"margin", loss.ZeroTarget}}...)
 	case kernels.ScaledMarginal:

@@ -87,6 +87,13 @@ func readTerm(o *strictjson.Object) Term {
 	term.Loss = readLoss(o, term.Loss)
 	term.StoredOnly = o.Bool("stored_only", false)
 	term.Negatives = o.Int("negatives", term.Negatives, strictjson.Between(0, mostNegatives))
+	if term.Negatives > 0 && term.Loss.Marginal() {
+		key := "one_target"
+		if !o.Has(key) {
+			key = "one_scale"
+		}
+		o.Fail(key, "is given, but negatives are, too, and the loss %q takes one of the two only", term.Loss.Kind)
+	}
 	switch {
 	case term.Loss.Pairs && term.StoredOnly:
 		o.Fail("stored_only", "is true, but the loss %q compares stored items with negatives", bprWord)
@@ -135,6 +142,9 @@ func readLoss(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
 	if loss.TakesBoosts() {
 		return readBoosts(o, loss)
 	}
+	if kind == kernels.Softmax {
+		return readMargin(o, loss)
+	}
 	if kind != kernels.ScaledMarginal {
 		for _, key := range []string{"one_scale", "zero_scale", "one_target", "zero_target"} {
 			if !contrastive || key != "zero_scale" {
@@ -149,6 +159,26 @@ func readLoss(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
 	loss.ZeroTarget = o.Float32("zero_target", loss.ZeroTarget, strictjson.Between(0, 1))
 	if loss.ZeroTarget >= loss.OneTarget {
 		o.Fail("zero_target", "is %v; it must be less than one_target, %v", loss.ZeroTarget, loss.OneTarget)
+	}
+	return loss
+}
+
+// readMargin reads which targets of a soft-max count, and how much; a factor of 1 and a limit of 1 are none.
+func readMargin(o *strictjson.Object, loss kernels.Loss) kernels.Loss {
+	for _, key := range []string{"zero_scale", "zero_target"} {
+		o.Refuse(key, "is given, but the loss %q has no loss of items without a target", kernels.Softmax)
+	}
+	one, limit := o.Float32("one_scale", 1, strictjson.NotNegative), o.Float32("one_target", 1, strictjson.Between(0, 1))
+	for _, number := range []struct {
+		key   string
+		value float32
+	}{{"one_scale", one}, {"one_target", limit}} {
+		if number.value == 0 {
+			o.Fail(number.key, "is 0, so that nothing counts")
+		}
+	}
+	if one != 1 || limit != 1 {
+		loss.OneScale, loss.OneTarget = one, limit
 	}
 	return loss
 }

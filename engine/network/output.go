@@ -251,7 +251,8 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	op := &kernels.Output{
 		Name: l.Name, Target: b.slots[i], Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: k.temperature,
 		Loss: loss, Weighted: b.Training().Weighted, Optimizer: b.Training().Optimizer, TiedInput: -1,
-		Continues: loss.NeedsStats(),
+		// MarginalTargets writes, between the statistics and the step, what the statistics may have read.
+		Continues: loss.NeedsStats() && !loss.Marginal(),
 	}
 	for n, s := range b.those(l.Sources, false) {
 		source := scorer.Sources[n]
@@ -276,6 +277,9 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 			b.KeepRounded(op, source.Weight)
 		}
 	}
+	if loss.Marginal() {
+		op.Loss = loss.OfMarginal()
+	}
 	b.KeepLogits(op)
 	b.ReadTarget(op)
 	b.OwnScratch(&op.Workspace, op, l.Name)
@@ -286,8 +290,29 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 			b.Add(&kernels.CombineStats{Name: l.Name, Shards: int64(b.World()), Stride: b.Rows(), Parts: parts, Stats: op.Stats})
 		}
 	}
+	if loss.Marginal() {
+		b.countTargets(op, loss)
+	}
 	b.Agree()
 	b.Add(kernels.OutputStep{Output: op})
+}
+
+// countTargets has only those targets count that are below the limit of a soft-max. Each rank finds those of its items.
+func (b *builder) countTargets(op *kernels.Output, loss kernels.Loss) {
+	made := &kernels.MarginalTargets{
+		Output: op, Entries: b.Entries(op.Target), NormalizeRows: loss.NormalizeRows, OneScale: loss.OneScale,
+		OneTarget: loss.OneTarget,
+	}
+	op.Targets.ByRow = b.Alloc("targets that count", op.Name, made.Entries)
+	if !op.ByRow {
+		op.Targets.ByItem = b.Alloc("targets that count, by item", op.Name, made.Entries)
+	}
+	op.Targets.Sums = b.Alloc("sums of targets that count", op.Name, b.Rows())
+	b.Apart(&made.Workspace, made, "targets of "+op.Name) // the output's own has what the statistics leave
+	b.Add(made)
+	if b.Sharded() {
+		b.AllReduce("the targets of "+op.Name+" that count", op.Targets.Sums, 1)
+	}
 }
 
 // backward updates the weights of inputs, and goes back to skips.

@@ -73,6 +73,20 @@ func TestAnExplicitEmptyListOfSourcesIsAnOutputOfBiasOnly(t *testing.T) {
 	require.Equal(t, []int{}, n.Layers[0].Sources)
 }
 
+func TestTheTargetsOfASoftmaxCountWithAFactorAndUpToALimit(t *testing.T) {
+	for text, want := range map[string]kernels.Loss{
+		`{"one_scale": 1, "one_target": 1}`: {Kind: kernels.Softmax, Weight: 1},
+		`{"one_target": 0.9}`:               {Kind: kernels.Softmax, Weight: 1, OneScale: 1, OneTarget: 0.9},
+		`{"one_scale": 30, "normalize_rows": true}`: {
+			Kind: kernels.Softmax, Weight: 1, NormalizeRows: true, OneScale: 30, OneTarget: 1,
+		},
+	} {
+		n := parse(t, `{"layers": [`+in+hidden+out+`], "loss": `+text+`}`)
+		require.Equal(t, []Term{{Layer: 2, Loss: want}}, n.Terms, text)
+		require.Equal(t, n, parse(t, string(n.JSON())), text)
+	}
+}
+
 func TestAWordAsLossIsForEveryOutput(t *testing.T) {
 	n := parse(t, `{"layers": [`+in+hidden+out+`, {"name": "more", "kind": "output", "sources": ["hidden1"]}], `+
 		`"loss": "squared"}`)

@@ -173,7 +173,14 @@ func (b *Builder) Scratch(workspace *kernels.Buffer, sized any) {
 func (b *Builder) OwnScratch(workspace *kernels.Buffer, op any, of string) {
 	if kernels.ReachesHost(b.device) {
 		b.Scratch(workspace, op)
-	} else if n := b.device.WorkspaceSize(op, b.spec.Rows); n > 0 {
+	} else {
+		b.Apart(workspace, op, of)
+	}
+}
+
+// Apart gives an operation scratch memory that no other operation writes.
+func (b *Builder) Apart(workspace *kernels.Buffer, op any, of string) {
+	if n := b.device.WorkspaceSize(op, b.spec.Rows); n > 0 {
 		*workspace = b.Alloc("workspace", of, n)
 	}
 }

@@ -277,6 +277,40 @@ func TestTheOperationsOfSeveralDevicesReadLikeTheStep(t *testing.T) {
 	}, plan.Operations[len(plan.Operations)/2:])
 }
 
+func TestTheDevicesAddUpWhichTargetsCount(t *testing.T) {
+	definition := fixture.Autoencoder("softmax", "")
+	definition = strings.Replace(definition, `"softmax"`, `{"kind": "softmax", "one_target": 0.25, "one_scale": 2}`, 1)
+	for _, c := range []struct {
+		ranks int
+		want  []string
+	}{
+		{1, []string{
+			"OutputStats output[101] <- output.weight[101, 16], softmax",
+			"MarginalTargets output <- output.weight[101, 16], targets of probabilities below 0.25, times 2",
+			"OutputStep output[101] <- output.weight[101, 16], softmax",
+		}},
+		{2, []string{
+			"reference: OutputStats output[51] <- output.weight[51, 16], softmax",
+			"reference: AllGather the statistics of output",
+			"reference: CombineStats output",
+			"reference: MarginalTargets output <- output.weight[51, 16], targets of probabilities below 0.25, times 2",
+			"reference: AllReduce the targets of output that count[1], and agree that all devices are well",
+			"reference: OutputStep output[51] <- output.weight[51, 16], softmax",
+		}},
+	} {
+		spec := specOf(t, fixture.Device(t, "cpu"), definition, 101, 32, kernels.Momentum)
+		if c.ranks > 1 {
+			spec.Ranks = fixture.Ranks(t, "reference", c.ranks)
+		}
+		plan, err := program.Describe(spec)
+		require.NoError(t, err)
+		rank := plan.Operations[len(plan.Operations)/c.ranks*(c.ranks-1):]
+		first := slices.Index(rank, c.want[0])
+		require.GreaterOrEqual(t, first, 0, rank)
+		require.Equal(t, c.want, rank[first:first+len(c.want)])
+	}
+}
+
 // wide has every way of wiring: two inputs, layers with two sources (sparse and dense), a shared weight, two outputs.
 const wide = `{"layers": [
 	{"name": "a", "kind": "input", "size": 30},

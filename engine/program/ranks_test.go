@@ -53,6 +53,10 @@ func (f faulty) CombineStats(op *kernels.CombineStats, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.CombineStats(op, s))
 }
 
+func (f faulty) MarginalTargets(op *kernels.MarginalTargets, s *kernels.Step) error {
+	return errors.Join(f.before(), f.Device.MarginalTargets(op, s))
+}
+
 func (f faulty) OutputStep(op *kernels.Output, s *kernels.Step) error {
 	return errors.Join(f.before(), f.Device.OutputStep(op, s))
 }

@@ -42,6 +42,7 @@ var networks = map[string]string{
 	"linear":             linear,
 	"wide and deep":      wide,
 	"merged":             merged,
+	"margins":            margins,
 	"whole rows":         wholeRows,
 	"shared":             shared,
 	"shared, of entries": sharedEntries,
@@ -82,6 +83,16 @@ const wholeRows = `{"layers": [
 		"dropout": 0.2, "delta_norm": 1e-4, "sparsity": {"mean": 0.1, "weight": 0.01}},
 	{"name": "output", "kind": "output", "sources": ["h2", "h3"], "size": "auto"}],
 	"loss": "softmax"}`
+
+// margins has soft-maxes of which only some targets count: of cosines, and of what an input adds to.
+const margins = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
+	{"name": "side", "kind": "input", "size": 5},
+	{"name": "h1", "kind": "hidden", "sources": ["input", "side"], "size": 8, "activation": "tanh"},
+	{"name": "output", "kind": "output", "sources": ["h1"], "size": "auto", "temperature": 0.2},
+	{"name": "label", "kind": "output", "sources": ["h1", "side"], "size": 3}],
+	"loss": [{"layer": "output", "kind": "softmax", "one_target": 0.02, "one_scale": 2, "normalize_rows": true},
+		{"layer": "label", "kind": "softmax", "one_target": 0.35, "weight": 0.5}]}`
 
 // merged has layers that add and compute with values of others.
 const merged = `{"layers": [

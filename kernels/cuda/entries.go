@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"math"
+
 	"dsstne/kernels"
 	"dsstne/kernels/cuda/driver"
 )
@@ -33,7 +35,9 @@ func spaceOfEntries(op *kernels.OutputEntries, rows int64) (s entriesSpace) {
 }
 
 type entriesArgs struct {
-	step, bias, dz, z            driver.Address
+	step, bias, addend           driver.Address
+	addendStride                 int64
+	dz, z                        driver.Address
 	cosine, inverse              driver.Address
 	inverseTemperature           float32
 	loss                         driver.Address
@@ -64,34 +68,57 @@ type turnArgs struct {
 	accumulate, slot, launch                                int32
 }
 
+// entries makes the arguments of output_entries. Cosine logits have the directions of the rows at a place, and the
+// lengths by which they are divided at another; their cosines and the lengths of the items go to two more.
+func (d *device) entries(
+	target int, sources []kernels.OutputSource, bias *kernels.Weights, temperature float32, directions driver.Address,
+) *entriesArgs {
+	a := &entriesArgs{step: d.step.at, bias: biasOf(bias), slot: int32(target), sources: int32(len(sources)), fours: 1}
+	for n, source := range sources {
+		w := source.Weight
+		a.h[n], a.weight[n], a.columns[n] = addressOf(source.H), addressOf(w.Value), w.Columns
+		if temperature != 0 {
+			a.h[n], a.inverseTemperature = directions, 1/temperature
+		}
+		if (a.h[n]|a.weight[n])%16 != 0 || w.Columns%4 != 0 {
+			a.fours = 0
+		}
+	}
+	return a
+}
+
+// directions makes those of the rows of a source's hidden values, and one over their lengths.
+func (d *device) directions(source kernels.OutputSource, to, inverse driver.Address, s *kernels.Step) {
+	launch(d, "directions", line(max(1, s.Most()), 8), 256, &directionsArgs{
+		d.step.at, addressOf(source.H), to, inverse, source.Weight.Columns, d.next(site{}),
+	})
+}
+
+// byItemArgs is EntriesByItemArgs of src/entries.cu.
+type byItemArgs struct {
+	step, dz, byItem, rowX, rowY, x, y driver.Address
+	slot, launch                       int32
+}
+
+// entriesByItem puts numbers of up to so many entries into the order by item.
+func (d *device) entriesByItem(entries int64, a *byItemArgs) {
+	a.step, a.launch = d.step.at, d.next(site{})
+	warps := min(max(1, entries), 64*int64(d.hardware.Multiprocessors))
+	launch(d, "entries_by_item", line(warps, 8), 256, a)
+}
+
 // OutputEntries computes the loss at stored entries.
 func (d *device) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	return d.run("OutputEntries", s, []int{op.Target}, func() {
 		space := spaceOfEntries(op, s.Most())
 		loss, dz := element(op.Workspace, space.loss), element(op.Workspace, space.dz)
-		a := &entriesArgs{
-			step: d.step.at, bias: biasOf(op.Bias), dz: dz, loss: loss, kind: d.lossOf(op.Loss, op.Term),
-			slot: int32(op.Target), launch: d.loses(op.Name), sources: int32(len(op.Sources)), fours: 1,
-		}
-		for n, source := range op.Sources {
-			w := source.Weight
-			a.h[n], a.weight[n], a.columns[n] = addressOf(source.H), addressOf(w.Value), w.Columns
-			if op.Temperature != 0 {
-				a.h[n] = addressOf(op.Directions)
-				a.cosine, a.inverse = element(op.Workspace, space.cosine), element(op.Workspace, space.inverse)
-				a.inverseTemperature = 1 / op.Temperature
-			}
-			if (a.h[n]|a.weight[n])%16 != 0 || w.Columns%4 != 0 {
-				a.fours = 0
-			}
-		}
+		a := d.entries(op.Target, op.Sources, op.Bias, op.Temperature, addressOf(op.Directions))
+		a.dz, a.loss, a.kind, a.launch = dz, loss, d.lossOf(op.Loss, op.Term), d.loses(op.Name)
 		d.fill(loss, 0, 2*s.Most()) // also of rows that the batch does not have
 		rows, hidden := driver.Dim{X: uint32(max(1, s.Most()))}, element(op.Workspace, space.hidden)
 		if op.Temperature != 0 {
-			source := op.Sources[0]
-			launch(d, "directions", line(max(1, s.Most()), 8), 256, &directionsArgs{
-				a.step, addressOf(source.H), addressOf(op.Directions), hidden, source.Weight.Columns, d.next(site{}),
-			})
+			a.cosine, a.inverse = element(op.Workspace, space.cosine), element(op.Workspace, space.inverse)
+			d.directions(op.Sources[0], addressOf(op.Directions), hidden, s)
 		}
 		if op.Loss.Compares() {
 			a.z = element(op.Workspace, space.z)
@@ -120,14 +147,60 @@ func (d *device) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error
 				}, values, s)
 			}
 		}
-		type args struct {
-			step, dz, byItem, rowX, rowY, x, y driver.Address
-			slot, launch                       int32
-		}
-		warps := min(max(1, op.Entries), 64*int64(d.hardware.Multiprocessors))
-		launch(d, "entries_by_item", line(warps, 8), 256, &args{
-			d.step.at, dz, addressOf(op.DZ), a.inverse, a.cosine, addressOf(op.X), addressOf(op.Y), int32(op.Target),
-			d.next(site{}),
+		d.entriesByItem(op.Entries, &byItemArgs{
+			dz: dz, byItem: addressOf(op.DZ), rowX: a.inverse, rowY: a.cosine, x: addressOf(op.X), y: addressOf(op.Y),
+			slot: a.slot,
 		})
+	})
+}
+
+// marginalSpace is the workspace of MarginalTargets: what cosine logits need.
+type marginalSpace struct {
+	space
+	cosine, inverse, directions, hidden int64
+}
+
+func spaceOfMarginal(op *kernels.MarginalTargets, rows int64) (s marginalSpace) {
+	if op.Output.Temperature == 0 {
+		return s
+	}
+	s.cosine, s.inverse, s.hidden = s.take(op.Entries), s.take(op.Entries), s.take(rows)
+	s.directions = s.take(rows * op.Output.Sources[0].Weight.Columns)
+	return s
+}
+
+// MarginalTargets computes which targets count: the logits of the stored entries, in whose place come the targets.
+func (d *device) MarginalTargets(op *kernels.MarginalTargets, s *kernels.Step) error {
+	type args struct {
+		step, z, stats, sums        driver.Address
+		oneScale, logTarget         float32
+		normalizeRows, slot, launch int32
+	}
+	return d.run("MarginalTargets", s, []int{op.Output.Target}, func() {
+		output, space, directions := op.Output, spaceOfMarginal(op, s.Most()), driver.Address(0)
+		if output.Temperature != 0 {
+			directions = element(op.Workspace, space.directions)
+			d.directions(output.Sources[0], directions, element(op.Workspace, space.hidden), s)
+		}
+		a := d.entries(output.Target, output.Sources, output.Bias, output.Temperature, directions)
+		if output.Temperature != 0 {
+			a.cosine, a.inverse = element(op.Workspace, space.cosine), element(op.Workspace, space.inverse)
+		}
+		if addend := output.Addend; addend.Stride > 0 {
+			a.addend, a.addendStride = element(addend.Sum, addend.First), addend.Stride
+		}
+		a.z, a.kind, a.launch = addressOf(output.Targets.ByRow), d.lossOf(output.Loss, output.Term), d.loses(output.Name)
+		rows, limit := driver.Dim{X: uint32(max(1, s.Most()))}, float32(math.Inf(1))
+		launch(d, "output_entries", rows, entriesThreads, a)
+		if op.OneTarget != 1 {
+			limit = float32(math.Log(float64(op.OneTarget)))
+		}
+		launch(d, "marginal_targets", rows, entriesThreads, &args{
+			a.step, a.z, addressOf(output.Stats), addressOf(output.Targets.Sums), op.OneScale, limit, flag(op.NormalizeRows),
+			a.slot, d.next(site{}),
+		})
+		if byItem := output.Targets.ByItem; byItem != nil {
+			d.entriesByItem(op.Entries, &byItemArgs{dz: a.z, byItem: addressOf(byItem), slot: a.slot})
+		}
 	})
 }

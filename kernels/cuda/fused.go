@@ -108,13 +108,14 @@ type fusedRun struct {
 
 // fusedArgs is FusedArgs of src/output_fused.cu.
 type fusedArgs struct {
-	step, hidden, hiddenInverse, bias, stats, parts, loss driver.Address
-	items, rows, splits                                   int64
-	weight, biasWeights                                   weightsArgs
-	to                                                    itemGradientArgs
-	kind                                                  lossArgs
-	temperature                                           float32
-	slot, fours, launch                                   int32
+	step, hidden, hiddenInverse, bias, stats      driver.Address
+	targets, itemTargets, targetSums, parts, loss driver.Address
+	items, rows, splits                           int64
+	weight, biasWeights                           weightsArgs
+	to                                            itemGradientArgs
+	kind                                          lossArgs
+	temperature                                   float32
+	slot, fours, launch                           int32
 }
 
 func fused(on outputOp, shape fusedShape) *fusedRun {
@@ -122,7 +123,9 @@ func fused(on outputOp, shape fusedShape) *fusedRun {
 	w := op.Sources[0].Weight
 	r.args = fusedArgs{
 		step: r.device.step.at, hidden: r.place(shape.hidden), bias: biasOf(op.Bias), parts: r.place(shape.parts),
-		loss: r.place(shape.loss), items: op.Items, rows: shape.rows, splits: shape.splits,
+		targets: addressOf(op.Targets.ByRow), itemTargets: addressOf(op.Targets.ByItem),
+		targetSums: addressOf(op.Targets.Sums),
+		loss:       r.place(shape.loss), items: op.Items, rows: shape.rows, splits: shape.splits,
 		weight: r.weightsOf(w, op.Optimizer), biasWeights: r.weightsOf(op.Bias, op.Optimizer), to: r.tied(0),
 		kind: r.lossOf(r.op.Loss, r.op.Term), temperature: op.Temperature, slot: int32(op.Target),
 		fours: flag(w.Columns%4 == 0 && addressOf(w.Value)%16 == 0),

@@ -160,7 +160,7 @@ var kernelNames = []string{
 	"begin_step", "tell_well", "hear_well", "fill", "gather", "scatter", "replay", "multiply", "input_gradient",
 	"weight_gradient", "finish", "backward", "inverse_norms", "output_stats", "combine_stats", "output_loss",
 	"output_loss_of_values", "output_sum", "output_update", "directions", "output_entries", "compare_entries",
-	"turn_entries", "entries_by_item", "unit_sums", "sparsity", "sample", "sample_backward", "clip_sum", "clip_scale",
+	"marginal_targets", "turn_entries", "entries_by_item", "unit_sums", "sparsity", "sample", "sample_backward", "clip_sum", "clip_scale",
 	"pack_rows", "output_merge_hidden", "squares", "scatter_ones", "scores",
 	"sparse_scores", "select_best", "ranked", "assemble_count", "assemble_fill", "sort_scan", "sort_place",
 	"items_count", "items_write", "add_parts", "update_written", "begin_screen", "round_tiles", "screen_32",

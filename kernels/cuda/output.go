@@ -334,7 +334,8 @@ func (r *outputRun) statistics() {
 
 // tileArgs is TileArgs of src/output.cu.
 type tileArgs struct {
-	step, z, gradient, stats, biasGradient, loss          driver.Address
+	step, z, gradient, stats, targets, targetSums         driver.Address
+	biasGradient, loss                                    driver.Address
 	finish                                                finishArgs
 	tile, first, items, rows                              int64
 	kind                                                  lossArgs
@@ -344,7 +345,8 @@ type tileArgs struct {
 // tile are the arguments for the tile at hand.
 func (r *outputRun) tile(stats driver.Address) *tileArgs {
 	return &tileArgs{
-		r.device.step.at, r.tileLogits(), r.place(r.space.logits), stats, r.biasGradient(), r.place(r.space.loss),
+		r.device.step.at, r.tileLogits(), r.place(r.space.logits), stats, addressOf(r.op.Targets.ByRow),
+		addressOf(r.op.Targets.Sums), r.biasGradient(), r.place(r.space.loss),
 		r.finish, r.space.tile, r.first, r.items, r.padded, r.lossOf(r.op.Loss, r.op.Term), int32(r.op.Target),
 		flag(r.first == 0), flag(r.first+r.items == r.op.Items), int32(r.space.strips), int32(r.space.stripRows),
 		flag(r.space.narrow), r.loses(r.op.Name),

@@ -69,6 +69,8 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 			size = form.workspace
 		case *kernels.OutputEntries:
 			size = spaceOfEntries(op, rows).total
+		case *kernels.MarginalTargets:
+			size = spaceOfMarginal(op, rows).total
 		case *kernels.Dense:
 			size = d.denseWorkspace(op.Weight, rows)
 		case *kernels.DenseBackward:

@@ -219,6 +219,13 @@ func (l *logits) loss(lossOf logitLoss, step *kernels.Step, item int64, z []floa
 	batch := step.Sparse[op.Target]
 	targets := make([]float64, l.rows)
 	rows, values := itemEntries(batch, item)
+	sums := batch.RowSum
+	if op.Targets.Sums != nil {
+		sums = op.Targets.Sums.Float32()
+		given := *batch
+		given.ItemValues = op.Targets.ByItem.Float32()
+		_, values = itemEntries(&given, item)
+	}
 	for e, u := range rows {
 		targets[u] = float64(values[e])
 	}
@@ -228,7 +235,7 @@ func (l *logits) loss(lossOf logitLoss, step *kernels.Step, item int64, z []floa
 		if op.Loss.NeedsStats() {
 			logSumExp = float64(rowOf(op.Stats, int64(u), 2)[1])
 		}
-		loss, delta := lossOf(z[u], targets[u], float64(batch.RowSum[u]), logSumExp)
+		loss, delta := lossOf(z[u], targets[u], float64(sums[u]), logSumExp)
 		weight := rowWeight(step, op.Term, op.Loss, int64(u))
 		total += weight * loss
 		dz[u] = weight * delta

@@ -68,7 +68,10 @@ def _softmax(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> floa
     if total == 0:
         return 0.0
     top = z.max()
-    summed = float(-(t * (z - top - np.log(np.exp(z - top).sum()))).sum())
+    logarithms = z - top - np.log(np.exp(z - top).sum())
+    limit = loss.defined.get("one_target", 1)
+    counts = np.ones(len(z)) if limit == 1 else logarithms < np.log(limit)
+    summed = loss.defined.get("one_scale", 1) * float(-(t * counts * logarithms).sum())
     return summed / total if loss.defined["normalize_rows"] else summed
 
 

@@ -127,6 +127,10 @@ func (b broken) DenseBackward(op *kernels.DenseBackward, s *kernels.Step) error 
 	return b.after(b.Device.DenseBackward(op, s), op, s)
 }
 
+func (b broken) MarginalTargets(op *kernels.MarginalTargets, s *kernels.Step) error {
+	return b.after(b.Device.MarginalTargets(op, s), op, s)
+}
+
 func (b broken) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
 	return b.after(b.Device.OutputEntries(op, s), op, s)
 }
@@ -352,6 +356,17 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 					s.DH.Float32()[step.Rows*s.Weight.Columns] = 0
 				}
 			}
+		}),
+	},
+	"MarginalTargets": {
+		defect("by row", func(op *kernels.MarginalTargets, _ *kernels.Step) { offBuffer(op.Output.Targets.ByRow) }),
+		defect("by item", func(op *kernels.MarginalTargets, _ *kernels.Step) { offBuffer(op.Output.Targets.ByItem) }),
+		defect("sums", func(op *kernels.MarginalTargets, _ *kernels.Step) { offBuffer(op.Output.Targets.Sums) }),
+		defect("entry behind the batch", func(op *kernels.MarginalTargets, _ *kernels.Step) {
+			op.Output.Targets.ByRow.Float32()[op.Entries-1] = 0
+		}),
+		defect("row behind the batch", func(op *kernels.MarginalTargets, step *kernels.Step) {
+			op.Output.Targets.Sums.Float32()[step.Rows] = 0
 		}),
 	},
 	"OutputEntries": {

@@ -191,6 +191,9 @@ func (n *net) on(d kernels.Device) *running {
 	if n.tied {
 		output.TiedInput, output.TiedGradient = 0, p.alloc(gradientItems*gradientUnits)
 	}
+	if n.loss.Marginal() {
+		output.Loss = n.loss.OfMarginal()
+	}
 	output.Workspace = p.workspace(output, n.step.Most())
 	denseBack := &kernels.DenseBackward{DZ: dh2, In: h1, DIn: dh1, Accumulate: n.skip, Weight: r.placed[n.dense]}
 	denseBack.Workspace = p.workspace(denseBack, n.step.Most())
@@ -216,6 +219,9 @@ func (n *net) on(d kernels.Device) *running {
 	if n.loss.NeedsStats() && !n.stored {
 		r.forward = append(r.forward, func(s *kernels.Step) error { return d.OutputStats(output, s) })
 	}
+	if n.loss.Marginal() {
+		r.forward = append(r.forward, r.marginalTargets())
+	}
 	if n.stored {
 		r.addEntries()
 	} else {
@@ -228,6 +234,20 @@ func (n *net) on(d kernels.Device) *running {
 		func(s *kernels.Step) error { return d.Scatter(scatter, s) },
 	}...)
 	return r
+}
+
+// marginalTargets makes the operation by which only some targets count.
+func (r *running) marginalTargets() func(*kernels.Step) error {
+	entries := len(r.step.Sparse[1].Indices)
+	r.output.Targets = kernels.TargetValues{
+		ByRow: r.place.alloc(entries), ByItem: r.place.alloc(entries), Sums: r.place.alloc(gradientRows),
+	}
+	op := &kernels.MarginalTargets{
+		Output: r.output, Entries: int64(entries), NormalizeRows: r.loss.NormalizeRows, OneScale: r.loss.OneScale,
+		OneTarget: r.loss.OneTarget,
+	}
+	op.Workspace = r.place.workspace(op, r.step.Most())
+	return func(s *kernels.Step) error { return r.device.MarginalTargets(op, s) }
 }
 
 // keepSums lets the layers end apart from their sums, which the way back reads.
@@ -377,8 +397,40 @@ func (n *net) smooth(d kernels.Device) (bool, error) {
 			}
 		}
 	}
+	if n.loss.Marginal() {
+		return r.keepsTargets()
+	}
 	if n.loss.Kind == kernels.ScaledMarginal || n.loss.Kind.ElementWise() {
 		return r.awayFromLimits()
+	}
+	return true, nil
+}
+
+// keepsTargets reports whether the same targets count wherever a difference moves a weight: some of them, and not all.
+func (r *running) keepsTargets() (bool, error) {
+	counts := func() (list []bool) {
+		for _, t := range contents(r.output.Targets.ByRow) {
+			list = append(list, t != 0)
+		}
+		return list
+	}
+	middle := counts()
+	if !slices.Contains(middle, true) || !slices.Contains(middle, false) {
+		return false, nil
+	}
+	for _, w := range r.weights() {
+		for i := range w.value {
+			for _, e := range []float32{difference, -difference} {
+				write(r.placed[w].Value, int64(i), []float32{w.value[i] + e})
+				if _, err := r.lossOf(r.forward...); err != nil {
+					return false, err
+				}
+				write(r.placed[w].Value, int64(i), []float32{w.value[i]})
+				if !slices.Equal(counts(), middle) {
+					return false, nil
+				}
+			}
+		}
 	}
 	return true, nil
 }
@@ -532,6 +584,8 @@ func netCases() (cases []netCase) {
 	}
 	for n, act := range activations {
 		cases = append(cases, netCase{activation: act, loss: pairLoss, stored: true, weighted: n%2 == 0, skip: n%3 == 0})
+		cases = append(cases, netCase{activation: act, loss: marginalLoss, weighted: n%2 == 1, tied: n%3 == 0,
+			temperature: float32(n%2) / 2})
 	}
 	return cases
 }

@@ -81,6 +81,11 @@ func plantedOutputs() (list []planted) {
 			add("NaN in h at the statistics", loss, 0, func(c *outputCase) { inHidden(nan)(c); c.onlyStats = true })
 		}
 	}
+	for _, x := range []float32{nan, infinite, -infinite} {
+		c := plainOutput(marginalLoss, 0)
+		inHidden(x)(c)
+		list = append(list, planted{fmt.Sprintf("%g in h at marginal targets", x), &marginalCase{outputCase: *c}})
+	}
 	for _, loss := range append(slices.Clone(losses), pairLoss) {
 		for _, x := range []float32{nan, infinite, -infinite} {
 			c := plainOutput(loss, 0)

@@ -76,6 +76,7 @@ type outputCase struct {
 	addend      []float32 // [B, stride], nil: none
 	stride      int64
 	first       int64 // the column of item 0
+	given       bool  // the targets stand in Output.Targets, and others in the batch
 }
 
 func (c *outputCase) name() string { return c.title }
@@ -112,6 +113,15 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	}
 	op.Workspace = p.workspace(op, c.step.Most())
 	step := fresh(c.step)
+	if c.given {
+		batch := *step.Sparse[1]
+		op.Targets = kernels.TargetValues{
+			ByRow: p.floats(batch.Values), ByItem: p.floats(batch.ItemValues), Sums: p.guarded(batch.RowSum, 1),
+		}
+		others := func(x []float32) []float32 { return slices.Repeat([]float32{7}, len(x)) }
+		batch.Values, batch.ItemValues, batch.RowSum = others(batch.Values), others(batch.ItemValues), others(batch.RowSum)
+		step.Sparse = []*kernels.SparseBatch{step.Sparse[0], &batch}
+	}
 	if c.onlyStats || c.both {
 		err = d.OutputStats(op, step)
 	}
@@ -235,7 +245,19 @@ func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 			cases = append(cases, c.(*outputCase).locked(n/4%3))
 		}
 	}
+	for n, c := range slices.Clone(cases) {
+		if c := c.(*outputCase); n%8 == 0 || c.loss.Kind == kernels.Softmax && n%2 == 0 {
+			cases = append(cases, c.withGiven())
+		}
+	}
 	return cases
+}
+
+// withGiven is the case with the targets where MarginalTargets leaves them.
+func (c *outputCase) withGiven() *outputCase {
+	made := *c
+	made.title, made.given = c.title+", given targets", true
+	return &made
 }
 
 // added is the case with what inputs add to its logits; among others: the columns of other devices' items are around them.

@@ -26,6 +26,7 @@ var opCases = []group{
 	{"CombineStats", remembering(combineCases)},
 	{"OutputStats", remembering(func() []opCase { return outputCases(true, kernels.Float32) })},
 	{"OutputStep", remembering(func() []opCase { return outputCases(false, kernels.Float32) })},
+	{"MarginalTargets", remembering(marginalCases)},
 	{"OutputEntries", remembering(entriesCases)},
 	{"UnitSums", remembering(unitSumsCases)},
 	{"Sparsity", remembering(sparsityCases)},

@@ -123,6 +123,47 @@ NETWORKS = {
         file(DSMCE, entry(), hidden(6, "ELU"), output("stars", "Sigmoid"), DataScaledMarginalCrossEntropy=ONES),
         Call(alpha=0.2),
     ),
+    "margins of a soft-max": (
+        file(
+            SMCE,
+            entry(),
+            hidden(6, "Tanh"),
+            output("likes", "SoftMax"),
+            ScaledMarginalCrossEntropy={"oneTarget": 0.15, "oneScale": 2.5},
+        ),
+        Call(alpha=0.5),
+    ),
+    "margins of a soft-max, with zeros that weigh as they do": (
+        file(
+            SMCE,
+            entry("counts"),
+            hidden(7, "Linear"),
+            output("tags", "SoftMax"),
+            ScaledMarginalCrossEntropy={"oneTarget": 0.25, "zeroTarget": 0, "oneScale": 1.5, "zeroScale": 1},
+        ),
+        Call("Momentum", alpha=0.2, mu=0.5, lambda_=0.02),
+    ),
+    "margins of a soft-max with the values": (
+        file(
+            DSMCE,
+            entry(),
+            hidden(6, "Sigmoid"),
+            output("counts", "SoftMax"),
+            DataScaledMarginalCrossEntropy={"oneTarget": 0.15, "oneScale": 0.5},
+        ),
+        Call(alpha=0.2),
+    ),
+    "margins of soft-maxes with the values": (
+        file(
+            DSMCE,
+            entry("counts"),
+            hidden(6, "Tanh"),
+            output("counts", "SoftMax", "First"),
+            output("tags", "SoftMax", "Second", Source="Hidden"),
+            DataScaledMarginalCrossEntropy={"oneTarget": 0.2, "oneScale": 0.25},
+        ),
+        Call("Nesterov", alpha=0.1, mu=0.5, batch=16),
+    ),
     "squares": (
         file("L2", entry(), hidden(6, "Linear"), output("likes", "Linear")),
         Call(alpha=0.1),

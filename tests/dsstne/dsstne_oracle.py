@@ -6,7 +6,9 @@ of the maintainers' notes on them. The oracle reads the keys that the tests use;
 Where DSSTNE computes something else than its own formulas promise, the formula counts:
 
 - The gradient is that of the loss that is reported (2.3, 2.4). DSSTNE has another one for the hinge loss, for analog
-  targets of some losses, for the rows of a soft-max that have no target, and for outputs with ELU and SELU.
+  targets of some losses, for the rows of a soft-max that have no target, for the scaled marginal cross-entropy of a
+  soft-max, and for outputs with ELU and SELU.
+- The data-scaled marginal cross-entropy goes with a soft-max, too, where DSSTNE exits (2.3).
 - The gradient with respect to the weights of an analog input uses the value of each entry (4.7).
 - The gradient with respect to a shared weight is the sum over the layers that share it. DSSTNE divides it by their
   number (3.1).
@@ -192,6 +194,12 @@ def multinomial_cross_entropy(a, t, derivative, margin):
     """CrossEntropy of a soft-max: each of the n ones of a row has the target 1 / n."""
     u = t / np.maximum(1, t.sum(axis=1, keepdims=True))
     return -u * np.log(a), np.where(u.any(axis=1, keepdims=True), a - u, 0)
+
+
+def marginal_of_softmax(a, t, margin):
+    """The scaled marginal cross-entropies of a soft-max with the targets t, in which zeros have no loss (2.3)."""
+    t = np.where((t > 0) & (a < margin.onetarget), margin.onescale * t, 0)
+    return -t * np.log(a), t.sum(axis=1, keepdims=True) * a - t
 
 
 def scaled_marginal_cross_entropy(a, t, derivative, margin):
@@ -569,6 +577,11 @@ class Network:
         """The loss of an output, summed over rows and items, and its derivative with respect to the sums z."""
         if (self.loss, layer.activation) == ("crossentropy", "softmax"):
             loss, delta = multinomial_cross_entropy(a, target.values, None, None)
+        elif layer.activation == "softmax" and self.loss.endswith("marginalcrossentropy"):
+            t = target.values
+            if self.loss == "scaledmarginalcrossentropy":  # each of the n ones of a row has the target 1 / n
+                t = t / np.maximum(1, t.sum(axis=1, keepdims=True))
+            loss, delta = marginal_of_softmax(a, t, self.margin)
         elif self.loss.endswith("crossentropy") and layer.activation != "sigmoid":
             raise ValueError(f"{self.loss} does not go with {layer.activation}")
         else:

@@ -279,6 +279,7 @@ def options(name):
     yield from (f"argument {f.name}" for f in dataclasses.fields(call) if getattr(call, f.name) != f.default)
     yield from {f"hidden {layer.activation}" for layer in hiddens}
     yield from {f"output {layer.activation}" for layer in outputs}
+    yield from {f"loss {network.loss} of a soft-max" for layer in outputs if layer.activation == "softmax"}
     yield from {f"function {layer.function}" for layer in layers if layer.function}
     yield from {f"scheme {layer.scheme}" for layer in [*hiddens, *outputs]}
     for kind, members in (("input", inputs), ("target", outputs)):

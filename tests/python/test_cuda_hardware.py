@@ -63,6 +63,11 @@ CASES = {
         "hidden": [9],
         "temperature": 0.2,
     },
+    "soft-max with a margin, adam": {
+        "loss": {"kind": "softmax", "one_target": 0.05, "one_scale": 2, "normalize_rows": True},
+        "hidden": [9],
+        "temperature": 0.2,
+    },
     "contrastive, dot products": {
         "loss": {"kind": "cosine_contrastive", "negatives": 3},
         "hidden": [9],

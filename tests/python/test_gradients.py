@@ -17,6 +17,8 @@ NETWORKS = {
     "relu": {"activation": "relu", "loss": "squared", "temperature": None},
     "sigmoid": {"loss": "sigmoid", "temperature": None},
     "scaled marginal": {"loss": "scaled_marginal", "temperature": None},
+    "soft-max with a margin": {"loss": {"kind": "softmax", "one_target": 0.05, "one_scale": 2}, "temperature": 0.3},
+    "rows with a margin": {"loss": {"kind": "softmax", "one_target": 0.1, "normalize_rows": True}, "temperature": None},
     "linear": {"network": {"layers": [{"name": "in", "kind": "input"}, {"name": "out", "kind": "output"}]}},
     "wide and deep": {
         "network": {

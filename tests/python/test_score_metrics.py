@@ -253,6 +253,8 @@ LOSSES = {
     "softmax": {},
     "cosine": {"temperature": 0.2},
     "shares of a row": {"loss": {"kind": "softmax", "normalize_rows": True, "weight": 0.5}},
+    "margins of a soft-max": {"loss": {"kind": "softmax", "one_target": 0.02, "one_scale": 3}},
+    "margins of shares": {"loss": {"kind": "softmax", "one_target": 0.02, "normalize_rows": True}},
     "sigmoid": {"loss": "sigmoid"},
     "boosted sigmoid": {"loss": {"kind": "sigmoid", "one_scale": 3, "zero_scale": 0.5}},
     "boosted values": {"loss": {"kind": "squared", "one_scale": 0.5}},

@@ -1,6 +1,6 @@
-/* entries.h: the loss of an output at the stored entries of the target alone, see kernels.OutputEntries. Bound by memory: the
- * entries of a row choose rows of W that lie anywhere. They come from memory for the logits, and for dh from the
- * second-level cache: a long row is done in parts. */
+/* entries.h: the loss of an output at the stored entries of the target alone, see kernels.OutputEntries, and which targets count
+ * in a soft-max with a margin, see kernels.MarginalTargets. Bound by memory: the entries of a row choose rows of W that lie
+ * anywhere. They come from memory for the logits, and for dh from the second-level cache: a long row is done in parts. */
 
 enum {
   PRODUCTS = 4 /* made at the same time */,
@@ -62,6 +62,8 @@ static void entry_logits(const entries_t *o, const span_t *s, int64_t u, int64_t
   float *z = o->dz;
   const int cosine = o->temperature != 0;
   for (int64_t e = from; e < to; e++) z[e] = o->bias && !cosine ? o->bias[o->indices[e]] : 0;
+  const float *addend = o->addend ? o->addend + u * o->addend_stride + o->addend_first : 0;
+  for (int64_t e = from; addend && e < to; e++) z[e] += addend[o->indices[e]];
   add_logits(o, s, u, from, to);
   for (int64_t e = from; cosine && e < to; e++) {
     const weights_t *w = &o->source[0].weight;
@@ -280,14 +282,36 @@ static void entries_row(entries_t *o, const span_t *s, int64_t u) {
   if (!(loss - loss == 0)) fail(&o->failure, FAIL_LOSS, -1, u);
 }
 
-static void entries_rows(entries_t *o, UNUSED int32_t worker) {
+/* The targets of row u that count, in the place of their logits, and their sum. */
+static void marginal_row(entries_t *o, const span_t *s, int64_t u) {
+  const int64_t begin = o->offsets[u], end = o->offsets[u + 1];
+  const float lse = o->stats[2 * u + 1], divisor = o->loss.normalize_rows ? o->row_sum[u] : 1;
+  float *z = o->dz, zero = 0;
+  double sum = 0;
+  if (o->temperature != 0) take_direction(o, u);
+  entry_logits(o, s, u, begin, end);
+  for (int64_t e = begin; e < end; e++) {
+    zero += 0 * z[e]; /* keeps what is not finite */
+    const float t = o->values[e];
+    z[e] = t != 0 && z[e] - lse < o->log_target ? o->one_scale * (t / divisor) : 0;
+    sum += (double)z[e];
+  }
+  o->sums[u] = (float)sum;
+  if (!(zero == 0)) fail(&o->failure, FAIL_LOGITS, -1, u);
+}
+
+/* Does all rows, a block after the other. */
+INLINE void rows_with_entries(entries_t *o, void (*const row)(entries_t *, const span_t *, int64_t)) {
   const int64_t entries = o->offsets[o->rows];
   const int64_t size = larger(1, smaller(BLOCK_ROWS, o->rows * BLOCK_ENTRIES / larger(entries, 1)));
   for (span_t rows = {0}; !failed(&o->failure) && next_block(&rows, &o->next, size, o->rows);) {
     const span_t s = entries_of(&rows, o->offsets);
-    for (int64_t u = rows.from; u < rows.end; u++) entries_row(o, &s, u);
+    for (int64_t u = rows.from; u < rows.end; u++) row(o, &s, u);
   }
 }
+
+static void entries_rows(entries_t *o, UNUSED int32_t worker) { rows_with_entries(o, entries_row); }
+static void marginal_rows(entries_t *o, UNUSED int32_t worker) { rows_with_entries(o, marginal_row); }
 
 /* dz in the order by item. A row's entries have ascending items, so items in their order find the entries of each row in
  * theirs. That takes one worker a nanosecond or two for each entry. */
@@ -295,7 +319,7 @@ static void entries_by_item(entries_t *o, UNUSED int32_t worker) {
   if (take(&o->taken)) return;
   int32_t *next = o->next_entry;
   memcpy(next, o->offsets, o->rows * 4);
-  if (o->temperature == 0) {
+  if (!o->x) {
     for (int64_t e = 0; e < o->offsets[o->rows]; e++) o->by_item[e] = o->dz[next[o->item_rows[e]]++];
     return;
   }

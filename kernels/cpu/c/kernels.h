@@ -355,7 +355,7 @@ typedef struct {
   failure_t failure;
 } layer_t;
 
-/* An output at the stored entries of its target, see kernels.OutputEntries. */
+/* An output at the stored entries of its target, see kernels.OutputEntries; or what kernels.MarginalTargets computes there. */
 typedef struct {
   int64_t rows;
   const int32_t *offsets, *indices, *item_rows;
@@ -380,6 +380,12 @@ typedef struct {
   int32_t *next_entry; /* [B] */
   float *dz;         /* [entries] in the order by row */
   float *by_item;    /* [entries] */
+  /* of marginal targets */
+  const float *addend; /* [B, addend_stride] or null; addend_first: the column of item 0 */
+  int64_t addend_stride, addend_first;
+  const float *stats; /* [B, 2] */
+  float one_scale, log_target;
+  float *sums; /* [B] */
   failure_t failure;
   int64_t next, taken;
 } entries_t;
@@ -497,7 +503,7 @@ typedef struct {
   PHASE(column_norms, cap_weight_t, 0) PHASE(cap_weight_rows, cap_weight_t, 0) \
   PHASE(cap_weight_columns, cap_weight_t, 0) \
   PHASE(backward, backward_t, 1) PHASE(sample, sample_t, 1) PHASE(sample_backward, sample_t, 1) \
-  PHASE(entries_rows, entries_t, 1) PHASE(entries_by_item, entries_t, 1) \
+  PHASE(entries_rows, entries_t, 1) PHASE(marginal_rows, entries_t, 1) PHASE(entries_by_item, entries_t, 1) \
   PHASE(scores, rank_t, 0) PHASE(scores_sparse, rank_t, 0) PHASE(top_k_sparse, rank_t, 0) \
   PHASE(moments, moments_t, 0) PHASE(blend, blend_t, 0) \
   PHASE(neighborhood, neighborhood_t, 0) PHASE(sparse_product, sparse_product_t, 0) \

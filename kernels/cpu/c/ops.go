@@ -192,6 +192,9 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.whole = C.int64_t(s.WholeRows())
 	a.loss = call.loss(op.Loss, s.TermWeight(op.Term, op.Loss))
 	a.target, a.row_sum, a.stats = call.byItem(target), call.floats(target.RowSum), buffer(op.Stats)
+	if given := op.Targets; given.Sums != nil {
+		a.target.values, a.row_sum = buffer(given.ByItem), buffer(given.Sums)
+	}
 	a.row_weights = call.floats(s.WeightsOfRows(op.Term))
 	a.addend = buffer(op.Addend.Sum)
 	a.addend_stride, a.addend_first = C.int64_t(op.Addend.Stride), C.int64_t(op.Addend.First)
@@ -251,42 +254,6 @@ func clearOthers(a *kernels.Addend, rows, items int64) {
 		clear(row[:a.First])
 		clear(row[a.First+items:])
 	}
-}
-
-// OutputEntries computes the loss at stored entries. Its workspace has the next entry of each row in the order by item,
-// and then dz in the order by row; for cosine logits also cosines and lengths.
-func (o Ops) OutputEntries(op *kernels.OutputEntries, s *kernels.Step) error {
-	b := s.Sparse[op.Target]
-	call := &call{layer: op.Name, alone: (int64(len(b.Indices))+s.Rows)*units(op.Sources) < short}
-	losses := make([]float64, s.Rows)
-	a := &C.entries_t{
-		rows: C.int64_t(s.Rows), offsets: call.ints(b.Offsets), indices: call.ints(b.Indices),
-		item_rows: call.ints(b.ItemRows), item_count: C.int64_t(len(b.Items)), item_offsets: call.ints(b.ItemOffsets),
-		values: call.floats(b.Values), sources: C.int32_t(len(op.Sources)), source: call.sources(op.Sources),
-		loss:        call.loss(op.Loss, s.TermWeight(op.Term, op.Loss)/float32(s.WholeRows())),
-		row_weights: call.floats(s.WeightsOfRows(op.Term)), row_sum: call.floats(b.RowSum), items: C.int64_t(op.Items),
-		pairs: flag(op.Loss.Pairs), seed: C.uint64_t(s.Seed), stream: C.uint32_t(op.Stream), step: C.uint32_t(s.Number),
-		first:  C.int64_t(s.First),
-		losses: pinned[C.double](call, losses), next_entry: of[C.int32_t](op.Workspace),
-		dz: buffer(op.Workspace.Slice(s.Rows, op.Entries)), by_item: buffer(op.DZ),
-	}
-	if op.Bias != nil {
-		a.bias = buffer(op.Bias.Value)
-	}
-	if op.Temperature != 0 {
-		a.temperature = C.float(op.Temperature)
-		a.cosine = buffer(op.Workspace.Slice(s.Rows+op.Entries, op.Entries))
-		a.inverse = buffer(op.Workspace.Slice(s.Rows+2*op.Entries, op.Entries))
-		a.directions, a.x, a.y = buffer(op.Directions), buffer(op.X), buffer(op.Y)
-	}
-	call.end = func() {
-		if a.failure.kind == C.FAIL_NONE {
-			for _, loss := range losses {
-				s.Loss[op.Term] += loss
-			}
-		}
-	}
-	return o.do(call, unsafe.Pointer(a), &a.failure, C.run_entries_rows, C.run_entries_by_item)
 }
 
 // scorer makes the arguments of a call that scores items. The caller does it alone if it has little work: alone for
@@ -415,6 +382,11 @@ func (o Ops) WorkspaceSize(op any, rows int64) int64 {
 			return rows + 3*op.Entries
 		}
 		return rows + op.Entries
+	case *kernels.MarginalTargets:
+		if op.Output.Temperature != 0 {
+			return rows + 2*op.Entries + rows*units(op.Output.Sources)
+		}
+		return rows
 	case *kernels.Scores:
 		if byRow(&op.Scorer) {
 			return C.SUM_WORKSPACE * int64(o.Workers)

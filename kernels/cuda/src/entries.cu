@@ -1,11 +1,12 @@
-// An output at the stored entries of its target: what kernels/entries.go says, in up to six steps.
+// An output at the stored entries of its target: what kernels/entries.go says, in up to six steps, and kernels/marginal.go.
 //
 //   directions            of cosine logits: those of the rows of h
 //   output_entries        logits, loss and gradient of every entry
 //   compare_entries       or, after the logits, loss and gradient of entries that are compared with each other
 //   turn_entries          of cosine logits: from the gradients of entries to what they add to those of h and W
 //   gather                the gradient with respect to the hidden layer (sparse.cu), by the gradients of the entries
-//   entries_by_item       the gradients in the order by item, for scatter
+//   entries_by_item       the gradients in the order by item, for scatter; or the targets that count
+//   marginal_targets      after the logits: which targets count
 #include "output.cuh"
 #include "philox.cuh"
 
@@ -14,6 +15,8 @@ constexpr int kEntryWarps = 8;
 struct EntriesArgs {
   const StepRecord *step;
   const float *bias;  // [I], may be null
+  const float *addend;  // [B, addend_stride], from the first item on; may be null
+  int64_t addend_stride;
   float *dz;  // [entries], in the order by row
   float *z;  // [entries], gets the logits instead of a loss; may be null
   float *cosine, *inverse;  // [entries], of cosine logits: cosines and 1 / |w_i|; else null
@@ -77,7 +80,7 @@ KERNEL_BOUNDS(directions, DirectionsArgs, 256, 4) {
 // Mapping: a block has a row, a warp each eighth of its entries, a lane four columns of an entry's row of W, or one. Every lane of a
 // warp then has the logit and computes the same; the first one writes.
 // Bytes: reads nnz K 4 of W and 12 an entry, writes 4 an entry and 8 a row: bound by the rows of W.
-// Source: kernels/entries.go; scheme: own, the sampled product of two dense matrices.
+// Source: kernels/entries.go and kernels/marginal.go; scheme: own, the sampled product of two dense matrices.
 KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
   SHARED(double, losses, [kEntryWarps]);
   const StepRecord *step = a.step;
@@ -97,6 +100,7 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
       if (lane_id() == 0) a.cosine[e] = z, a.inverse[e] = inverse;
       z *= a.inverse_temperature;
     }
+    if (a.addend) z += a.addend[u * a.addend_stride + item];
     if (a.bias) z += a.bias[item];
     if (a.z) {
       logits = logits && finite(z);
@@ -254,6 +258,38 @@ KERNEL_BOUNDS(compare_entries, CompareEntriesArgs, kCompareThreads, 4) {
   if (threadIdx.x != 0) return;
   if (!(fabs(total) <= 1.7976931348623157e308)) fail(step, a.launch, kFailLoss);
   a.loss[u] = total * double(weight);
+}
+
+struct MarginalTargetsArgs {
+  const StepRecord *step;
+  float *z;  // [entries], in the order by row: logits, and then the targets that count
+  const float *stats;  // [B, 2]
+  float *sums;  // [B]
+  float one_scale, log_target;
+  int32_t normalize_rows, slot, launch;
+};
+
+// The targets that count, in the place of the logits, and their sum by row.
+//
+// Mapping: a block has a row, a thread each 256th of its entries.
+// Bytes: reads 8 an entry and writes 4, from the second-level cache as a rule; reads 8 a row and writes 4.
+// Source: kernels/marginal.go; scheme: own.
+KERNEL_BOUNDS(marginal_targets, MarginalTargetsArgs, kCompareThreads, 4) {
+  const StepRecord *step = a.step;
+  const int64_t u = blockIdx.x;
+  if (u >= step->rows || failed_before(step, a.launch)) return;
+  const SparseRecord &target = step->slots[a.slot];
+  const float log_sum_exp = a.stats[2 * u + 1], divisor = a.normalize_rows ? target.row_sum[u] : 1.0f;
+  float sum = 0.0f;
+  for (int e = target.offsets[u] + int(threadIdx.x); e < target.offsets[u + 1]; e += kCompareThreads) {
+    const float t = target.values[e];
+    const bool counts = t != 0.0f && a.z[e] - log_sum_exp < a.log_target;
+    const float scaled = counts ? a.one_scale * (t / divisor) : 0.0f;
+    a.z[e] = scaled;
+    sum += scaled;
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) a.sums[u] = sum;
 }
 
 struct TurnEntriesArgs {

@@ -38,6 +38,7 @@ struct TileArgs {
   // [B, 2]: maximum, log-sum-exp. While they are made [parts, rows, 2], and until the last tile the sum of exp(z - maximum) in place
   // of the latter.
   float *stats;
+  const float *targets, *target_sums;  // [entries] in the order by row, and [B]; null: those of the batch
   float *bias_gradient;  // [strips of rows, tile]: each strip's sum
   double *loss;  // [strips of rows, strips]: each block's sum over the tiles so far
   Finish finish;
@@ -341,6 +342,13 @@ struct StripRow {
   float weight, r;  // its own, and that in loss and gradient
 };
 
+// The batch of targets, with the values that stand in for its own.
+DEVICE SparseRecord targets_of(const TileArgs &a) {
+  SparseRecord target = a.step->slots[a.slot];
+  if (a.targets) target.values = a.targets, target.row_sum = a.target_sums;
+  return target;
+}
+
 // The rows of a warp, each eighth from `first_row` on: lane l < 12 finds the first entry of the l-th that is not before the strip,
 // lane l + 12 the first behind it. All lanes call.
 DEVICE void find_rows(const TileArgs &a, const SparseRecord &target, int first_row, int rows, StripRow *found) {
@@ -423,7 +431,7 @@ struct StripSums {
 template <class Number, bool kCosine, bool activated>
 DEVICE StripSums loss_of_rows(const TileArgs &a, const Eight &at, int begin, int end, const StripRow *found,
                               float *targets) {
-  const SparseRecord target = a.step->slots[a.slot];
+  const SparseRecord target = targets_of(a);
   const int rows = min(int(a.step->rows), end), first = int(a.first) + int(blockIdx.x) * kStripItems;
   const int64_t apart = 8 * a.tile;
   const bool cosine = kCosine && (!activated || a.finish.hidden_inverse);
@@ -516,7 +524,7 @@ DEVICE void loss_of_strip(const TileArgs &a) {
   *mine = *mine_apart = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   const int rows = min(int(step->rows), end);
   if (a.z != a.gradient) fetch_logits(a, begin + warp, rows);
-  find_rows(a, step->slots[a.slot], begin + warp, rows, found[warp]);
+  find_rows(a, targets_of(a), begin + warp, rows, found[warp]);
   StripSums sums;
   if (activated ? a.narrow : a.finish.hidden_inverse && a.narrow)
     sums = loss_of_rows<uint16_t, true, activated>(a, at, begin + warp, end, found[warp], targets);

@@ -73,6 +73,7 @@ struct FusedArgs {
   const float *hidden_inverse;  // [B], cosine logits only
   const float *bias;  // [I], may be null
   const float *stats;  // [B, 2], soft-max only; null while they are made
+  const float *targets, *item_targets, *target_sums;  // [entries] by row and by item, [B]; null: those of the batch
   float *parts;  // [splits, rows, K] of dh, or [splits, rows, 2] of statistics
   double *loss;  // [blocks]
   int64_t items, rows, splits;
@@ -101,8 +102,9 @@ DEVICE void rows_at_hand(const FusedArgs &a, FusedMargins &m, int64_t first, boo
   if (r >= kFusedTile) return;
   const int64_t u = first + r;
   const bool inside = u < a.step->rows;
+  const float *sums = a.target_sums ? a.target_sums : a.step->slots[a.slot].row_sum;
   m.log_sum_exp[r] = inside && a.stats ? a.stats[2 * u + 1] : 0.0f;
-  m.row_sum[r] = inside && targets ? a.step->slots[a.slot].row_sum[u] : 0.0f;
+  m.row_sum[r] = inside && targets ? sums[u] : 0.0f;
   m.hidden_inverse[r] = inside && a.hidden_inverse ? a.hidden_inverse[u] : 0.0f;
 }
 
@@ -129,7 +131,8 @@ struct Entries {
 template <bool by_items>
 DEVICE Entries entries_of(const FusedArgs &a) {
   const SparseRecord &target = a.step->slots[a.slot];
-  return by_items ? Entries{target.item_rows, target.item_values} : Entries{target.indices, target.values};
+  if (by_items) return {target.item_rows, a.item_targets ? a.item_targets : target.item_values};
+  return {target.indices, a.targets ? a.targets : target.values};
 }
 
 DEVICE void start_entries(FusedMargins &m, int r, const Entries &list, int64_t at, int64_t end) {
