@@ -110,7 +110,8 @@ func dsstne_dataset_index(handle C.dsstne_dataset, index *C.const_void, nRows C.
 	})
 }
 
-func openIndexed[T csr.RowNumber](c *call, handle C.dsstne_dataset, list []T, threads int, out *C.dsstne_dataset) error {
+func openIndexed[T csr.RowNumber](c *call, handle C.dsstne_dataset, list []T, threads int,
+	out *C.dsstne_dataset) error {
 	return with(c, handle, sharing, func(d *dataset) error {
 		return open(c, out, hop, func() (object, error) {
 			x, err := csr.NewIndexed(d.matrix, list, threads)

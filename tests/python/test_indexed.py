@@ -83,6 +83,23 @@ def test_training_and_predicting_have_the_bits_of_the_expanded_matrix(devices, p
             assert got.evaluate(data, out) == got.evaluate(X[index], held[index])
 
 
+def test_a_checkpoint_goes_on_with_the_expanded_matrix(tmp_path):
+    X, index = valued(), chosen()
+    options = {"batch_size": 64, "seed": 3}
+    ended = []
+    with dsstne.Dataset(X, index=index) as data:
+        for given in (data, X[index]):
+            model = dsstne.fit(X, hidden=[8], loss="squared", epochs=0, seed=1, progress=False)
+            with dsstne.Trainer(model, given, **options) as trainer:
+                trainer.run(steps=5)
+                trainer.save(tmp_path / "run.checkpoint")
+                trainer.run(steps=5)
+            with dsstne.Trainer.resume(tmp_path / "run.checkpoint", X[index]) as trainer:
+                trainer.run(steps=5)
+                ended += [weights(model), weights(trainer.model)]
+    assert all(one == ended[0] for one in ended)
+
+
 def test_an_index_of_a_dataset_a_file_a_product_and_an_index(tmp_path):
     X, F, index = valued(), blocks(60, 30, seed=2), chosen(n=300)
     with dsstne.Dataset(X) as whole:
