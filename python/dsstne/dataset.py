@@ -166,10 +166,10 @@ class Dataset(_handles.Closing, Shown):
             array([[  3.,   0.,   0.,   0., 200.],
                    [  0.,   7.,   0.,   0.,   0.]], dtype=float32)
         """
-        offsets, stored = np.asarray(indptr), np.asarray(indices)
+        offsets, stored = _checks.array(indptr), _checks.array(indices)
         if offsets.ndim != 1 or not len(offsets):
             raise InvalidDataError(f"indptr has the shape {offsets.shape}; expected one dimension of rows + 1 offsets")
-        values = None if data is None else np.asarray(data)
+        values = None if data is None else _checks.array(data)
         shape = len(offsets) - 1, _checks.integer(columns, "columns", 0)
         return cls(_Arrays(offsets, stored, values, shape), allow_not_finite=allow_not_finite)
 
@@ -636,7 +636,7 @@ class Dataset(_handles.Closing, Shown):
 
 def _index_of(index: Any) -> NDArray[Any]:
     """Returns row numbers as the engine reads them; copies only if needed."""
-    numbers = np.asarray(index)
+    numbers = _checks.array(index)
     if numbers.ndim != 1:
         raise InvalidArgumentError(f"index has {numbers.ndim} dimensions; expected one, a row number for each row")
     if not len(numbers):
@@ -868,11 +868,11 @@ def _arrays_of(X: Any, types: _Types = _PLAIN) -> tuple[NDArray[Any], NDArray[An
     rows = X.shape[0]
     if len(indptr) != rows + 1:
         raise InvalidDataError(f"indptr has {len(indptr):,} entries; a matrix of {rows:,} rows needs {rows + 1:,}")
+    if data.ndim != 1:
+        raise InvalidDataError(f"data has {data.ndim} dimensions instead of one")
     for name, array in (("indices", indices), ("data", data)):
         if indptr[-1] > len(array):
             raise InvalidDataError(f"indptr ends at {indptr[-1]:,} but {name} has only {len(array):,} entries")
-    if data.ndim != 1:
-        raise InvalidDataError(f"data has {data.ndim} dimensions instead of one")
     if X.data is None:
         return indptr, indices, None
     if data.dtype.kind != "b":
