@@ -205,8 +205,8 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
 
 /* Makes a dataset of a file, which stays open; rows are read when they are needed. The file is an uncompressed Arrow IPC
  * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes,
- * with values of float32 or float64; index may also be a dictionary of strings. The column must have no nulls. A column of strings beside it is
- * ignored. The checks and options are those of dsstne_dataset_open.
+ * with values of float32 or float64; index may also be a dictionary of strings. The column must have no nulls. A column
+ * of strings beside it is ignored. The checks and options are those of dsstne_dataset_open.
  * Without "columns" the file must be one of dsstne_dataset_save. Its record (docs/dataset-file.md) is read and not its
  * rows: a group of 16 rows is compared with its digest when one of its rows is read for the first time, and if it
  * differs, the call that reads it fails with DSSTNE_CORRUPT_FILE. Since 1.6.
@@ -222,8 +222,8 @@ dsstne_status dsstne_dataset_open_file(const char *path, const char *options, ds
 dsstne_status dsstne_dataset_product(dsstne_dataset left, dsstne_dataset right, const char *options,
                                      dsstne_dataset *out, dsstne_error *err);
 
-/* Makes a dataset of rows of another: row r is row index[r] of dataset, 0 <= r < n_rows. A row may be named any number of
- * times; it is not copied. The index is checked once and read again with each batch, so it stays where it is until
+/* Makes a dataset of rows of another: row r is row index[r] of dataset, 0 <= r < n_rows. Rows may be named several times
+ * and are not copied. The index is checked once and read again with each batch, so it stays where it is until
  * dsstne_dataset_close; if it names a row that is not there by then, the call that reads it fails with
  * DSSTNE_INVALID_DATA. Errors about entries name rows of dataset, which is in use until dsstne_dataset_close.
  * Options: {"type": "int64" ("int32", "uint32"), "threads": n}; type is that of the numbers. Since 1.9. */

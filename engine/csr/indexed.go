@@ -41,8 +41,9 @@ type listed interface{ asView() *view }
 
 func (v *view) asView() *view { return v }
 
-// storedRows is where the rows of a source are stored, and the list that names them, which is nil if it is all of them
-// in order. A list that names no more entries than are stored is as good as copies of the rows that it names.
+// storedRows is what a device keeps of a source: the rows as they are stored, and what reads the list that names them,
+// or the source itself and nil. The latter copies each row that a list names, which is right for a list that names no
+// more entries than are stored, such as that of a few rows of a large matrix.
 func storedRows(s Source) (Source, func(each func([]int64) error) error) {
 	v, is := s.(listed)
 	if !is || v.asView().list == nil {
