@@ -113,7 +113,7 @@ func readLayout(schema *arrowfile.Type, cArray *C.struct_ArrowArray) (layout, er
 	// First of all the type: arrays of other types have other numbers of buffers.
 	cells, dense, err := denseType(schema)
 	if err == nil && !dense {
-		_, err = arrowfile.LayoutOf(schema, indexFormats)
+		_, err = arrowfile.LayoutOf(schema, indexFormats, valueFormats)
 	}
 	if err != nil {
 		return nil, err

@@ -34,13 +34,16 @@ type matrixLayout struct {
 	list, entry, indices, values *arrayNode // entry is the struct, and without one an array as long as the indices
 }
 
-// indexFormats are those of column indices in memory, int32 and int64.
-const indexFormats = "il"
+// The formats of column indices in memory (int32, int64, uint32), and of values (floats of 16 to 64 bits, integers).
+const (
+	indexFormats = "ilI"
+	valueFormats = "efgcCsSiIlL"
+)
 
 // layoutOf checks that an array is a matrix by its type, and that its structs say what Arrow asks of that type, as far
 // as that shows without reading the entries.
 func layoutOf(schema *arrowfile.Type, array *arrayNode) (*matrixLayout, error) {
-	layout, err := arrowfile.LayoutOf(schema, indexFormats)
+	layout, err := arrowfile.LayoutOf(schema, indexFormats, valueFormats)
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +149,43 @@ func (l *matrixLayout) matrix(offsets unsafe.Pointer, columns int64, release fun
 
 // parts points at the arrays of the matrix; its row offsets are where Arrow Go shows them.
 func (l *matrixLayout) parts(offsets unsafe.Pointer) csr.Parts {
-	field := func(a *arrayNode, long bool) unsafe.Pointer {
+	field := func(a *arrayNode, size int64) unsafe.Pointer {
 		if a == nil || a.buffers[1] == nil {
 			return nil
 		}
-		return unsafe.Add(a.buffers[1], (a.offset+l.entry.offset)*width(long))
+		return unsafe.Add(a.buffers[1], (a.offset+l.entry.offset)*size)
 	}
-	return l.Parts(l.list.length+1, l.entry.length, offsets, field(l.indices, l.LongIndices), field(l.values, l.Doubles))
+	kind := valueKinds[l.Value] // of nothing if there are no values
+	values := field(l.values, kind.size)
+	p := l.Parts(l.list.length+1, l.entry.length, offsets, field(l.indices, width(l.LongIndices)), values)
+	if kind.view != nil {
+		p.Others = kind.view(values, l.entry.length)
+	}
+	return p
+}
+
+// valueKind is a type of values. view is nil for those that csr.Parts has slices of.
+type valueKind struct {
+	size int64
+	view func(at unsafe.Pointer, n int64) csr.Values
+}
+
+// valueKinds are the types of values by the format of Arrow.
+var valueKinds = map[string]valueKind{
+	"f": {size: 4}, "g": {size: 8}, "e": {2, viewed(csr.HalvesOf)},
+	"c": {1, viewed(csr.ValuesOf[int8])}, "C": {1, viewed(csr.ValuesOf[uint8])},
+	"s": {2, viewed(csr.ValuesOf[int16])}, "S": {2, viewed(csr.ValuesOf[uint16])},
+	"i": {4, viewed(csr.ValuesOf[int32])}, "I": {4, viewed(csr.ValuesOf[uint32])},
+	"l": {8, viewed(csr.ValuesOf[int64])}, "L": {8, viewed(csr.ValuesOf[uint64])},
+}
+
+func viewed[T any](of func([]T) csr.Values) func(unsafe.Pointer, int64) csr.Values {
+	return func(at unsafe.Pointer, n int64) csr.Values {
+		if at == nil {
+			n = 0 // an empty array may have no memory
+		}
+		return of(unsafe.Slice((*T)(at), n))
+	}
 }
 
 // offsets is the place of the first row offset, nil if a list without rows has none.

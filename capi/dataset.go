@@ -13,7 +13,7 @@ import (
 	"dsstne/internal/fault"
 )
 
-// matrix is what a dataset can be: arrays of the caller, a file, or a product of others.
+// matrix is what a dataset can be: arrays of the caller, a file, a product of others, or chosen rows of another.
 type matrix interface {
 	csr.Source
 	Layout() csr.Layout
@@ -89,6 +89,33 @@ func dsstne_dataset_product(left, right C.dsstne_dataset, optionText *C.const_ch
 					return &dataset{p}, err
 				})
 			})
+		})
+	})
+}
+
+//export dsstne_dataset_index
+func dsstne_dataset_index(handle C.dsstne_dataset, index *C.const_void, nRows C.int64_t, optionText *C.const_char,
+	out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_dataset_index", err, func(c *call) error {
+		notNull(c, out, "out")
+		o := optionsIn(c, optionText, options.ReadIndex)
+		at, n := unsafe.Pointer(index), int64(nRows)
+		switch o.Type {
+		case options.Int32:
+			return openIndexed(c, handle, slice(c, (*int32)(at), n, "index", "n_rows"), o.Threads, out)
+		case options.Uint32:
+			return openIndexed(c, handle, slice(c, (*uint32)(at), n, "index", "n_rows"), o.Threads, out)
+		}
+		return openIndexed(c, handle, slice(c, (*int64)(at), n, "index", "n_rows"), o.Threads, out)
+	})
+}
+
+func openIndexed[T csr.RowNumber](c *call, handle C.dsstne_dataset, list []T, threads int,
+	out *C.dsstne_dataset) error {
+	return with(c, handle, sharing, func(d *dataset) error {
+		return open(c, out, hop, func() (object, error) {
+			x, err := csr.NewIndexed(d.matrix, list, threads)
+			return &dataset{x}, err
 		})
 	})
 }

@@ -33,7 +33,7 @@
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.8.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.9.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
@@ -45,6 +45,7 @@
  *   number of columns of dsstne_dataset_open_file optional.
  *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
  *   1.8 adds dsstne_trainer_set_row_weights, and dense matrices to dsstne_dataset_open.
+ *   1.9 adds dsstne_dataset_index, and uint32 indices, float16 and integer values to dsstne_dataset_open.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -56,7 +57,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 8)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 9)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -178,7 +179,7 @@ typedef struct dsstne_dataset_info {
   uint32_t struct_size;
   uint32_t index_bits; /* 32 or 64: type of the column indices; 0: a dense matrix */
   uint32_t offset_bits; /* 32 or 64: type of the row offsets; 0: a dense matrix */
-  uint32_t value_bits; /* 0 (all ones), 32 or 64: type of the values; of a dense matrix also 8 or 16 */
+  uint32_t value_bits; /* 0 (all ones), 8, 16, 32 or 64: size of a value, which may be an integer */
   int64_t rows;
   int64_t columns;
   int64_t non_zeros; /* stored entries */
@@ -187,14 +188,15 @@ typedef struct dsstne_dataset_info {
   double maximum;
   const void *offsets; /* addresses of the first offset, index and value in the caller's memory; null for a file */
   const void *indices;
-  const void *values; /* null if value_bits is 0 */
+  const void *values; /* null if value_bits is 0, or if values of a sparse matrix are not float32 or float64 */
 } dsstne_dataset_info;
 
 /* Makes a dataset of an Arrow array. Its type is list<struct<index, value>>, or list<index> if every stored value is 1.
- * The list may be a list or large_list, the index int32 or int64, the value float32 or float64. Since 1.8 a dense matrix
- * is a fixed_size_list<value> with as many values as there are columns; the value is float32, float64 or an integer of
- * 8 to 64 bits, and 0 is absent, as if it was not stored. The array may begin at any offset, and field names do not
- * matter.
+ * The list may be a list or large_list, the index int32 or int64, the value float32 or float64. Since 1.9 the index may
+ * also be uint32, and the value float16 or an integer of 8 to 64 bits. Values are read as float32: an integer of more
+ * than 24 bits is rounded. Since 1.8 a dense matrix is a fixed_size_list<value> with as many values as there are
+ * columns; the value is float32, float64 or an integer of 8 to 64 bits, and 0 is absent, as if it was not stored. The
+ * array may begin at any offset, and field names do not matter.
  * The library takes over both structs and releases them exactly once: on failure immediately, on success at
  * dsstne_dataset_close. It checks all entries before it returns; an error names row, column and value.
  * Options: {"columns": n (required), "allow_not_finite": false, "threads": n}. */
@@ -202,9 +204,9 @@ dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray 
                                   dsstne_dataset *out, dsstne_error *err);
 
 /* Makes a dataset of a file, which stays open; rows are read when they are needed. The file is an uncompressed Arrow IPC
- * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes;
- * index may also be uint32, or a dictionary of strings. The column must have no nulls. A column of strings beside it is
- * ignored. The checks and options are those of dsstne_dataset_open.
+ * file (Feather version 2) with any number of record batches and one column of a type that dsstne_dataset_open takes,
+ * with values of float32 or float64; index may also be a dictionary of strings. The column must have no nulls. A column
+ * of strings beside it is ignored. The checks and options are those of dsstne_dataset_open.
  * Without "columns" the file must be one of dsstne_dataset_save. Its record (docs/dataset-file.md) is read and not its
  * rows: a group of 16 rows is compared with its digest when one of its rows is read for the first time, and if it
  * differs, the call that reads it fails with DSSTNE_CORRUPT_FILE. Since 1.6.
@@ -219,6 +221,14 @@ dsstne_status dsstne_dataset_open_file(const char *path, const char *options, ds
  * their entries. Both datasets are in use until dsstne_dataset_close. Options: {"threads": n}. Since 1.6. */
 dsstne_status dsstne_dataset_product(dsstne_dataset left, dsstne_dataset right, const char *options,
                                      dsstne_dataset *out, dsstne_error *err);
+
+/* Makes a dataset of rows of another: row r is row index[r] of dataset, 0 <= r < n_rows. Rows may be named several times
+ * and are not copied. The index is checked once and read again with each batch, so it stays where it is until
+ * dsstne_dataset_close; if it names a row that is not there by then, the call that reads it fails with
+ * DSSTNE_INVALID_DATA. Errors about entries name rows of dataset, which is in use until dsstne_dataset_close.
+ * Options: {"type": "int64" ("int32", "uint32"), "threads": n}; type is that of the numbers. Since 1.9. */
+dsstne_status dsstne_dataset_index(dsstne_dataset dataset, const void *index, int64_t n_rows, const char *options,
+                                   dsstne_dataset *out, dsstne_error *err);
 
 /* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);

@@ -15,6 +15,11 @@ type Data struct {
 	Values  bool  // false: every value is 1
 	Scaled  bool  // blocks have Norms and ScaledSums
 	Whole   bool  // the device has all columns
+	// Listed is how many rows the dataset has. With an Index, row r is the row of those that Blocks reads whose number is
+	// number r of the Index; without one, there are Rows. Index reads the numbers, in order, and calls each for some of
+	// them at a time. An error of either ends it.
+	Listed int64
+	Index  func(each func([]int64) error) error
 	// Blocks reads all rows, in order, and calls each for some of them at a time. An error of either ends it.
 	Blocks func(each func(DataBlock) error) error
 }

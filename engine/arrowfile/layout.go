@@ -11,8 +11,8 @@ import (
 
 // Accepted names the types that are matrices.
 const Accepted = "a matrix is list<struct<index, value>> or list<index>, list or large_list, " +
-	"with index int32 or int64 (in a file also uint32, or a dictionary of strings) and value float32 or float64; " +
-	"in memory also fixed_size_list<value>, a dense matrix of float32, float64 or integers"
+	"with index int32, int64 or uint32 (in a file also a dictionary of strings) and value float32 or float64 (in memory " +
+	"also float16 or an integer); in memory also fixed_size_list<value>, a dense matrix of float32, float64 or integers"
 
 // Type is the type of an Arrow array. Format is that of the Arrow C data interface.
 type Type struct {
@@ -53,12 +53,13 @@ type Layout struct {
 	LongOffsets bool
 	Pairs       bool // a row is a list of structs of index and value, else of indices alone
 	LongIndices bool
-	Unsigned    bool // 32-bit indices are uint32
-	Doubles     bool // the values are float64
+	Unsigned    bool   // 32-bit indices are uint32
+	Doubles     bool   // the values are float64
+	Value       string // the format of the values
 }
 
-// LayoutOf checks that a type is a matrix, whose indices have one of the given formats of one letter.
-func LayoutOf(list *Type, indices string) (l Layout, err error) {
+// LayoutOf checks that a type is a matrix, whose indices and values have one of the given formats of one letter each.
+func LayoutOf(list *Type, indices, values string) (l Layout, err error) {
 	if list.Format != "+l" && list.Format != "+L" {
 		return l, fault.New(fault.InvalidData, "it is not a list: the array is of type %s: %s", list.Name(), Accepted)
 	}
@@ -74,10 +75,10 @@ func LayoutOf(list *Type, indices string) (l Layout, err error) {
 				Accepted)
 		}
 		value := index.Children[1]
-		if value.Format != "f" && value.Format != "g" {
+		if len(value.Format) != 1 || !strings.Contains(values, value.Format) {
 			return l, fault.New(fault.InvalidData, "the values are of type %s: %s", value.Name(), Accepted)
 		}
-		l.Doubles = value.Format == "g"
+		l.Value, l.Doubles = value.Format, value.Format == "g"
 		coded = coded || index.Dictionary || value.Dictionary || len(value.Children) > 0
 		index = index.Children[0]
 	}
@@ -99,7 +100,7 @@ func (l Layout) Parts(offsetCount, entries int64, offsets, indices, values unsaf
 	p := csr.Parts{Unsigned: l.Unsigned}
 	point(l.LongOffsets, &p.Offsets32, &p.Offsets64, offsets, offsetCount)
 	point(l.LongIndices, &p.Indices32, &p.Indices64, indices, entries)
-	if l.Pairs {
+	if l.Value == "f" || l.Value == "g" {
 		point(l.Doubles, &p.Values32, &p.Values64, values, entries)
 	}
 	return p

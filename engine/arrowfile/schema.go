@@ -63,7 +63,7 @@ func (r *reader) readSchema(schema table) error {
 		return damaged("its schema is not whole")
 	}
 	var err error
-	r.layout, err = LayoutOf(column, "ilI")
+	r.layout, err = LayoutOf(column, "ilI", "fg")
 	return fault.Wrap(err, "column %q", name)
 }
 

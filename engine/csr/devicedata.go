@@ -12,22 +12,25 @@ import (
 const deviceBlock = 1 << 20
 
 // DeviceData describes columns first .. end of a source as a device keeps them; scaled: with norms for Reader.Scaling.
+// Of an Indexed the device keeps the rows of the source once, with the list, if the list names more entries than that.
 func DeviceData(s Source, first, end int64, scaled bool) (kernels.Data, error) {
 	whole := first == 0 && end == s.Columns()
-	statistics := s.Statistics()
+	stored, index := storedRows(s)
+	statistics := stored.Statistics()
 	entries := statistics.NonZeros
 	if !whole {
 		var err error
-		if entries, err = entriesWithin(s, int32(first), int32(end)); err != nil {
+		if entries, err = entriesWithin(stored, int32(first), int32(end)); err != nil {
 			return kernels.Data{}, err
 		}
 	}
 	d := &deviceData{
-		source: s, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes(), size: deviceBlock,
+		source: stored, first: int32(first), end: int32(end), most: entries, onlyOnes: statistics.onlyOnes(),
+		size: deviceBlock,
 	}
 	return kernels.Data{
-		Of: s, Rows: s.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes, Scaled: scaled,
-		Whole:  whole,
+		Of: s, Rows: stored.Rows(), Columns: end - first, First: first, Entries: entries, Values: !d.onlyOnes,
+		Scaled: scaled, Whole: whole, Listed: s.Rows(), Index: index,
 		Blocks: func(each func(kernels.DataBlock) error) error { return d.blocks(scaled, each) },
 	}, nil
 }

@@ -3,6 +3,7 @@ package csr_test
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,11 +79,13 @@ func fuzzParts(columns int64, widths byte, offsets, indices, values []byte) csr.
 		p.Indices64 = numbers[int64](indices)
 	}
 	entries := len(p.Indices32) + len(p.Indices64)
+	all := make([]uint64, entries)
 	for i := range entries {
 		bits := uint64(i)
 		if len(values) >= 8 {
 			bits = binary.LittleEndian.Uint64(values[i%(len(values)-7):])
 		}
+		all[i] = bits
 		switch widths >> 2 & 3 {
 		case 0:
 			p.Values32 = append(p.Values32, math.Float32frombits(uint32(bits)))
@@ -90,7 +93,40 @@ func fuzzParts(columns int64, widths byte, offsets, indices, values []byte) csr.
 			p.Values64 = append(p.Values64, math.Float64frombits(bits))
 		}
 	}
+	if widths>>2&3 == 2 {
+		p.Others = []csr.Values{
+			csr.HalvesOf(narrowed[uint16](all)), csr.ValuesOf(narrowed[int8](all)), csr.ValuesOf(narrowed[uint32](all)),
+			csr.ValuesOf(narrowed[int64](all)),
+		}[widths>>4&3]
+	}
 	return p
+}
+
+// FuzzIndexed reads rows by an index of any numbers, which then becomes one of any others.
+func FuzzIndexed(f *testing.F) {
+	f.Add([]byte{0, 2, 1, 2}, []byte{0, 1, 2, 0})
+	f.Add([]byte{1, 1}, []byte{255, 3})
+	f.Add([]byte{7}, []byte{})
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		m := opened(t, small())
+		list := numbers[int64](before)
+		valid := !slices.ContainsFunc(list, func(row int64) bool { return row < 0 || row >= m.Rows() })
+		x, err := csr.NewIndexed(m, list, 1)
+		require.Equal(t, valid, err == nil)
+		if err != nil {
+			require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+			require.NoError(t, m.Close())
+			return
+		}
+		most := csr.MaxBatchEntries(x, x.Rows())
+		copy(list, numbers[int64](after))
+		r := csr.Reader{Source: x, Limit: max(1, most)}
+		var out kernels.SparseBatch
+		if err := r.Batch(upTo(x.Rows()), 1, true, &out); err != nil {
+			require.Equal(t, fault.InvalidData, fault.KindOf(err))
+		}
+		requireOrdersAgree(t, &out)
+	})
 }
 
 func numbers[I int32 | int64](bytes []byte) []I {

@@ -19,8 +19,8 @@ func MaxBatchEntries(s Source, rows int64) int64 {
 		return known.longestRows(rows)
 	}
 	lengthOf := s.RowLength
-	if m, is := s.(*Matrix); is {
-		lengthOf = m.length // one guard for all rows is cheaper
+	if u, is := s.(unguarded); is {
+		lengthOf = u.length // one guard for all rows is cheaper
 	}
 	// Radix selection of the rows-th largest length, highest digit first: memory does not grow with the matrix.
 	var threshold, above, sum int64 // lengths above the digits decided so far: how many, and their sum

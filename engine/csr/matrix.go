@@ -24,6 +24,7 @@ type Parts struct {
 	// At most one of these, as long as the indices; without values every stored value is 1.
 	Values32 []float32
 	Values64 []float64
+	Others   Values // of other types; in memory only
 
 	// If it is not nil, the arrays are in a file.
 	InFile *InFile
@@ -51,18 +52,18 @@ func New(p Parts) (*Matrix, error) {
 		return nil, err
 	}
 	if p.Offsets32 != nil && p.Offsets64 != nil || p.Indices32 != nil && p.Indices64 != nil ||
-		p.Values32 != nil && p.Values64 != nil {
-		return nil, fault.New(fault.InvalidArgument, "offsets, indices and values are either of 32 or of 64 bits, not both")
+		p.Values32 != nil && p.Values64 != nil || p.Others != nil && (p.Values32 != nil || p.Values64 != nil) {
+		return nil, fault.New(fault.InvalidArgument, "offsets, indices and values are each of one type, not of two")
 	}
 	m := &Matrix{
 		parts:   p,
 		rows:    max(0, int64(len(p.Offsets32)+len(p.Offsets64))-1),
 		entries: int64(len(p.Indices32) + len(p.Indices64)),
 	}
-	m.release, m.statistics.HasValues = p.Release, p.Values32 != nil || p.Values64 != nil
+	m.release, m.statistics.HasValues = p.Release, p.Values32 != nil || p.Values64 != nil || p.Others != nil
 	if p.InFile != nil {
 		m.rows, m.entries = p.InFile.Rows, p.InFile.Entries
-	} else if values := int64(len(p.Values32) + len(p.Values64)); m.statistics.HasValues && values != m.entries {
+	} else if values := p.values(); m.statistics.HasValues && values != m.entries {
 		return nil, fault.New(fault.InvalidData, "there are %d indices, but %d values", m.entries, values)
 	}
 	layout := m.Layout()
@@ -87,6 +88,14 @@ func New(p Parts) (*Matrix, error) {
 	return m, nil
 }
 
+// values is how many values there are in memory.
+func (p *Parts) values() int64 {
+	if p.Others != nil {
+		return p.Others.len()
+	}
+	return int64(len(p.Values32) + len(p.Values64))
+}
+
 func checkColumns(columns int64) error {
 	if columns < 1 || columns > math.MaxInt32 {
 		return fault.New(fault.InvalidArgument, "a matrix has 1 to %d columns, not %d", math.MaxInt32, columns)
@@ -107,9 +116,10 @@ func (m *Matrix) Statistics() Statistics { return m.statistics.ofValues() }
 type Layout struct {
 	OffsetBits int // 32 or 64; 0 in a dense matrix
 	IndexBits  int // 32 or 64; 0 in a dense matrix
-	ValueBits  int // 32 or 64, or 0 when every stored value is 1; in a dense matrix also 8 or 16
+	ValueBits  int // 8, 16, 32 or 64, or 0 when every stored value is 1
 
-	// The first offset, and the index and the value that offset 0 means; nil is what is not there.
+	// The first offset, and the index and the value that offset 0 means; nil is what is not there. Values of a sparse
+	// matrix have an address if they are float32 or float64.
 	Offsets, Indices, Values unsafe.Pointer
 }
 
@@ -121,7 +131,10 @@ func (m *Matrix) Layout() Layout {
 		Offsets: address(p.Offsets32, p.Offsets64), Indices: address(p.Indices32, p.Indices64),
 		Values: address(p.Values32, p.Values64),
 	}
-	if m.statistics.HasValues {
+	switch {
+	case p.Others != nil:
+		l.ValueBits = p.Others.bits() // without an address, because the bits do not tell the type
+	case m.statistics.HasValues:
 		l.ValueBits = width(p.Values64 != nil)
 	}
 	return l

@@ -122,6 +122,8 @@ func (m *Matrix) copyEntries(indices []int32, values []float32, begin int64) {
 		copy(indices, m.parts.Indices32[begin:end])
 	}
 	switch {
+	case m.parts.Others != nil:
+		m.parts.Others.copyTo(values, begin)
 	case m.parts.Values64 != nil:
 		for i, value := range m.parts.Values64[begin:end] {
 			values[i] = float32(value)

@@ -7,8 +7,8 @@ import (
 )
 
 // Source is the rows of a sparse matrix, wherever they are stored: Matrix, Blocks and Attested hold them, a Dense has
-// every cell, Slice and Select choose rows of another source, a Product computes them. Reading is safe from any number
-// of goroutines.
+// every cell, Indexed, Slice and Select choose rows of another source, a Product computes them. Any number of
+// goroutines may read.
 //
 // The methods are what only the place of the rows can answer. What can be computed from the answers is written once,
 // for every source: Reader makes batches, MaxBatchEntries bounds them, FirstOutside checks values, DeviceData describes
@@ -35,7 +35,7 @@ type Source interface {
 	Unuse()
 }
 
-// Statistics describes all rows of a source. The rows of a Slice or Select have the bounds of their source.
+// Statistics describes all rows of a source. Chosen rows have the bounds of their source.
 type Statistics struct {
 	NonZeros         int64   // stored entries, duplicates and stored zeros included
 	Bytes            int64   // size of the memory that holds the rows

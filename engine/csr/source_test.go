@@ -89,6 +89,13 @@ func forEverySource(t *testing.T, same func(t *testing.T, s csr.Source, m *csr.M
 			selected, err := csr.Select(base, list)
 			require.NoError(t, err)
 			t.Run("selection", func(t *testing.T) { same(t, selected, opened(t, gathered(p, list))) })
+			unsigned := make([]uint32, len(list))
+			for i, row := range list {
+				unsigned[i] = uint32(row)
+			}
+			indexed, err := csr.NewIndexed(base, unsigned, 2)
+			require.NoError(t, err)
+			t.Run("index", func(t *testing.T) { same(t, indexed, opened(t, gathered(p, list))) })
 			half := int64(len(list) / 2)
 			nested, err := csr.Slice(selected, half, int64(len(list)))
 			require.NoError(t, err)
@@ -229,7 +236,35 @@ func deviceRows(t *testing.T, s csr.Source, first, end int64, scaled bool) kerne
 	}))
 	require.LessOrEqual(t, int64(len(all.Indices)), data.Entries)
 	require.Len(t, all.Lengths, int(data.Rows))
-	return all
+	require.Equal(t, s.Rows(), data.Listed)
+	if data.Index == nil {
+		require.Equal(t, data.Rows, data.Listed)
+		return all
+	}
+	var list []int64
+	require.NoError(t, data.Index(func(rows []int64) error {
+		list = append(list, rows...)
+		return nil
+	}))
+	require.Len(t, list, int(data.Listed))
+	return chosenRows(all, list, scaled)
+}
+
+// chosenRows are some rows of a block.
+func chosenRows(all kernels.DataBlock, list []int64, scaled bool) (b kernels.DataBlock) {
+	ends := []int32{0}
+	for _, length := range all.Lengths {
+		ends = append(ends, ends[len(ends)-1]+length)
+	}
+	for _, row := range list {
+		begin, end := ends[row], ends[row+1]
+		b.Lengths, b.Sums = append(b.Lengths, end-begin), append(b.Sums, all.Sums[row])
+		b.Indices, b.Values = append(b.Indices, all.Indices[begin:end]...), append(b.Values, all.Values[begin:end]...)
+		if scaled {
+			b.Norms, b.ScaledSums = append(b.Norms, all.Norms[row]), append(b.ScaledSums, all.ScaledSums[row])
+		}
+	}
+	return b
 }
 
 func TestEverySourceGivesDevicesTheSameRows(t *testing.T) {
@@ -277,7 +312,7 @@ func TestRowsThatAreNotThereCannotBeChosen(t *testing.T) {
 	}
 	for _, row := range []int64{-1, 3} {
 		_, err := csr.Select(m, []int64{0, row})
-		require.Contains(t, refusal(t, fault.InvalidArgument, err), "rows[1] is ")
+		require.Contains(t, refusal(t, fault.InvalidArgument, err), "index[1] is ")
 	}
 }
 

@@ -84,6 +84,8 @@ func (m *Matrix) checkRow(row int64, allow bool, s *Statistics) error {
 	s.Canonical = s.Canonical && ascending
 	badValue := -1
 	switch {
+	case m.parts.Others != nil:
+		badValue = m.parts.Others.check(begin, end, allow, s)
 	case m.parts.Values64 != nil:
 		badValue = checkValues(m.parts.Values64[begin:end], allow, s)
 	case m.parts.Values32 != nil:
@@ -191,6 +193,8 @@ func (m *Matrix) stored(i int64) (column int64, value float64) {
 		column = int64(m.parts.Indices32[i])
 	}
 	switch {
+	case m.parts.Others != nil:
+		return column, m.parts.Others.at(i)
 	case m.parts.Values64 != nil:
 		return column, m.parts.Values64[i]
 	case m.parts.Values32 != nil:

@@ -73,6 +73,26 @@ func ReadDataset(text []byte, inFile bool) (Dataset, error) {
 	})
 }
 
+// The types of row numbers that an index may have.
+const (
+	Int32  = "int32"
+	Int64  = "int64"
+	Uint32 = "uint32"
+)
+
+// Index are the options of an index: the type of its numbers.
+type Index struct {
+	Type    string
+	Threads int
+}
+
+// ReadIndex reads options of an index.
+func ReadIndex(text []byte) (Index, error) {
+	return read(text, "index options", func(o *strictjson.Object) Index {
+		return Index{o.Word("type", Int64, Int32, Int64, Uint32), threads(o)}
+	})
+}
+
 // Model are the options of a new model, and the sizes of its layers by name.
 type Model struct {
 	Create model.Options

@@ -19,8 +19,8 @@ const (
 )
 
 type keptArgs struct {
-	offsets, indices, values, norms, sums driver.Address
-	rows, first                           int64
+	index, offsets, indices, values, norms, sums driver.Address
+	rows, first                                  int64
 }
 
 type assembleArgs struct {
@@ -140,7 +140,9 @@ func (k *keptData) arguments(scaled bool) keptArgs {
 		}
 		return k.parts[part].at
 	}
-	a := keptArgs{at(partOffsets), at(partIndices), at(partValues), 0, at(partSums), k.rows, k.first}
+	a := keptArgs{
+		at(partIndex), at(partOffsets), at(partIndices), at(partValues), 0, at(partSums), k.rows, k.first,
+	}
 	if scaled {
 		a.norms, a.sums = at(partNorms), at(partScaledSums)
 	}

@@ -17,7 +17,7 @@ import (
 type keptData struct {
 	key         keptKey
 	device      *device // in whose memory it is
-	rows, first int64
+	rows, first int64   // as a batch names rows, and a column
 	whole       bool
 	parts       [partCount]*buffer // nil where there is nothing
 	copied      chan struct{}      // closed when the copying has ended
@@ -78,7 +78,7 @@ func (d *device) claim(data *kernels.Data) (k *keptData, mine bool) {
 		return k, false
 	}
 	k = &keptData{
-		key: key, device: d, rows: data.Rows, first: data.First, whole: data.Whole, copied: make(chan struct{}), users: 1,
+		key: key, device: d, rows: data.Listed, first: data.First, whole: data.Whole, copied: make(chan struct{}), users: 1,
 	}
 	if data.Of != nil {
 		if kept.data == nil {

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 
 	"dsstne/internal/fault"
 	"dsstne/kernels"
@@ -23,6 +24,7 @@ const (
 	partSums
 	partNorms // float64 [rows], only for data that are scaled
 	partScaledSums
+	partIndex // int64 [listed], only where a list names the rows
 	partCount
 )
 
@@ -41,6 +43,9 @@ func keptElements(data *kernels.Data) [partCount]int64 {
 	n := [partCount]int64{partOffsets: 2 * (data.Rows + 1), partIndices: data.Entries, partSums: data.Rows}
 	if data.Values {
 		n[partValues] = data.Entries
+	}
+	if data.Index != nil {
+		n[partIndex] = 2 * data.Listed
 	}
 	if data.Scaled {
 		n[partNorms], n[partScaledSums] = 2*data.Rows, data.Rows
@@ -89,7 +94,18 @@ func (k *keptData) send(data *kernels.Data, t *transfer) error {
 	if err != nil {
 		return err
 	}
-	return sendPart(t, k.parts[partOffsets], 2*row, offsets)
+	if err := sendPart(t, k.parts[partOffsets], 2*row, offsets); err != nil || data.Index == nil {
+		return err
+	}
+	place := int64(0)
+	return data.Index(func(rows []int64) error {
+		if place+int64(len(rows)) > data.Listed || slices.Max(rows) >= row || slices.Min(rows) < 0 {
+			return fault.New(fault.InvalidData, "the index changed while it was read: it must not be changed while it is in use")
+		}
+		err := sendPart(t, k.parts[partIndex], 2*place, rows)
+		place += int64(len(rows))
+		return err
+	})
 }
 
 // sendPart sends numbers of a part that the dataset may not have, from an element on.

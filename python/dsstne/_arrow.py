@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FORMATS = {"int8": b"c", "int16": b"s", "int32": b"i", "int64": b"l", "float32": b"f", "float64": b"g"}
-_FORMATS |= {"uint8": b"C", "uint16": b"S", "uint32": b"I", "uint64": b"L"}
+_FORMATS |= {"float16": b"e", "uint8": b"C", "uint16": b"S", "uint32": b"I", "uint64": b"L"}
 
 
 class ArrowSchema(ctypes.Structure):
@@ -61,8 +61,8 @@ def export_csr(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
 
     Args:
         indptr: Row offsets, int32 or int64 [rows + 1].
-        indices: Column indices, int32 or int64 [nnz or more].
-        values: float32 or float64 [nnz or more], or None if every stored value is 1.
+        indices: Column indices, int32, int64 or uint32 [nnz or more].
+        values: Floats or integers [nnz or more], or None if every stored value is 1.
 
     Returns:
         The structs. Their ``release`` is a function of the library that frees nothing: keep ``owners`` until its call.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 8  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 9  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -104,6 +104,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dataset_open_file": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_get_info": (_STATUS, (_HANDLE, _OUT_INFO, _ERROR)),
     "dataset_product": (_STATUS, (_HANDLE, _HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
+    "dataset_index": (_STATUS, (_HANDLE, _ARRAY, c_int64, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, *(_ARRAY,) * 4, _ERROR)),
     "dataset_describe": (_STATUS, (_HANDLE, _BUFFER, _LENGTH, _ERROR)),
     "dataset_get_rows": (_STATUS, (_HANDLE, *_LIST, *(_ARRAY,) * 3, c_int64, _ERROR)),

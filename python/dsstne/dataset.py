@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -25,42 +25,72 @@ log = logging.getLogger("dsstne")
 
 _BLOCK = 1 << 24  # entries counted at a time
 _INT32, _INT64, _FLOAT32, _FLOAT64 = map(np.dtype, (np.int32, np.int64, np.float32, np.float64))
+_UINT32, _UINT64 = np.dtype(np.uint32), np.dtype(np.uint64)
+
+
+class _Types(NamedTuple):
+    """Types beside int32, int64, float32 and float64 that need no conversion."""
+
+    indices: frozenset[np.dtype[Any]]
+    values: frozenset[np.dtype[Any]]
+
+
+_PLAIN = _Types(frozenset(), frozenset())  # for a predictor that is asked, and for SciPy
+_STORED = _Types(  # for a Dataset
+    frozenset([_UINT32]), frozenset(map(np.dtype, ("f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")))
+)
+
+
+class _Arrays(NamedTuple):
+    """The arrays of a matrix in compressed row form that is not SciPy's."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    shape: tuple[int, int]
 
 
 class Dataset(_handles.Closing, Shown):
     """A matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
-    files, products and Arrow data. ``data[[7, 9]]`` is a copy of two rows, and ``data[:]`` of all. A Dataset is checked
-    once, not at each use. The arrays are borrowed: do not change them before :meth:`close`. The engine checks row
-    offsets and column indices again as it reads them, so changing them raises an error instead of crashing the process;
-    changed values may go unnoticed. The arrays may be a mapped file; if its file is shortened, calls raise
-    InvalidDataError (docs/processes.md).
+    files, products, Arrow data and a Dataset with an index. ``data[[7, 9]]`` is a copy of two rows, and ``data[:]`` of
+    all. A Dataset is checked once, not at each use. The arrays are borrowed: do not change them before :meth:`close`.
+    The engine checks row offsets and column indices again as it reads them, so changing them raises an error instead of
+    crashing the process; changed values may go unnoticed. The arrays may be a mapped file; if its file is shortened,
+    calls raise InvalidDataError (docs/processes.md).
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
-            float32, float64 or boolean values are not copied, whether sorted or not, read-only or not; duplicates are
-            summed, boolean duplicates count once, and stored zeros are absent. Objects with ``__arrow_c_array__`` that
-            contain ``list<struct<index, value>>``, ``list<index>`` or ``fixed_size_list<value>`` are not copied either,
-            nor are dense NumPy arrays of float32, float64, integers or booleans whose rows follow one another
-            (``X.flags.c_contiguous``). What is 0 in a dense matrix is absent, as if it was not stored; reading a row
-            takes time for all of its columns, so ``csr_array(X)`` is faster if most of them are 0. Other types that
-            SciPy or NumPy supports (CSC, COO, DOK, other orders of arrays and bytes, float16, sparse integers) and
-            DataFrames of pandas and polars are converted, with a debug message of the logger ``dsstne``; integers of 4
-            and 8 bytes in a sparse matrix become float64, shorter ones float32. Of :class:`dsstne.Interactions` the
-            matrix is taken.
+            values of any type of integers or floats up to 8 bytes are not copied, whether sorted or not, read-only or
+            not; nor are booleans, unless a False is stored. Duplicates are summed, boolean duplicates count once, and
+            stored zeros are absent. Batches, and copies on CUDA devices, have float32 values: integers of more than 24
+            bits are rounded. Objects with ``__arrow_c_array__`` that contain ``list<struct<index, value>>``,
+            ``list<index>`` or ``fixed_size_list<value>`` are not copied either, nor are dense NumPy arrays of float32,
+            float64, integers or booleans whose rows follow one another (``X.flags.c_contiguous``). What is 0 in a dense
+            matrix is absent, as if it was not stored; reading a row takes time for all of its columns, so
+            ``csr_array(X)`` is faster if most of them are 0. Other types that SciPy or NumPy supports (CSC, COO, DOK,
+            other orders of arrays and bytes, dense float16) and DataFrames of pandas and polars are converted, with a
+            debug message of the logger ``dsstne``. Of :class:`dsstne.Interactions` the matrix is taken.
+            :meth:`from_csr` takes arrays of types that SciPy lacks.
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
+        index: Row numbers [rows of the dataset], each from 0 to ``len(X) - 1``: row r of the dataset is row
+            ``index[r]`` of X, which may also be an open Dataset. Rows may repeat; they are looked up when a batch is
+            made and never copied. Arrays of int32, int64 and uint32 are borrowed like those of X, other integers are
+            converted.
 
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
-        InvalidArgumentError: The matrix does not have two dimensions and ``columns`` columns.
+        InvalidArgumentError: The matrix does not have two dimensions and ``columns`` columns, or the index names a row
+            that X does not have; the message names the first one.
 
     Example:
         >>> import numpy as np, scipy.sparse
-        >>> with Dataset(scipy.sparse.csr_array(np.eye(3, 5, dtype=np.float32))) as data:
-        ...     data.shape, data.nnz
-        ((3, 5), 3)
+        >>> X = scipy.sparse.csr_array(np.eye(3, 5, dtype=np.float32))
+        >>> with Dataset(X) as data, Dataset(X, index=np.array([2, 0, 2, 2], np.uint32)) as repeated:
+        ...     data.shape, data.nnz, repeated.shape, repeated.nnz
+        ((3, 5), 3, (4, 5), 4)
     """
 
     _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy, or of _dense if needed
@@ -70,9 +100,78 @@ class Dataset(_handles.Closing, Shown):
     _interactions: Interactions | None = None  # whose matrix it is
     _item_names: NDArray[Any] | None = None  # of a file, when they have been read
     _factors: tuple[Dataset, Dataset] | None = None  # whose product it is
+    _indexed: tuple[Dataset, bool] | None = None  # whose rows an index chooses, and whether close() closes it, too
+    _index: NDArray[Any] | None = None  # that chooses them
+    _value_type: str | None = None  # of a sparse matrix, if it has values and Python knows
 
-    def __init__(self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False) -> None:
-        self._open(X, "X", columns, allow_not_finite)
+    def __init__(
+        self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False, index: ArrayLike | None = None
+    ) -> None:
+        if index is None:
+            self._open(X, "X", columns, allow_not_finite)
+        else:
+            self._open_indexed(X, index, columns, allow_not_finite)
+
+    def _open_indexed(self, X: Any, index: Any, columns: int | None, allow_not_finite: bool) -> None:
+        """Opens rows of a matrix, or of a Dataset."""
+        numbers = _index_of(index)
+        made = not isinstance(X, Dataset)
+        if made:
+            X = Dataset(X, columns=columns, allow_not_finite=allow_not_finite)
+        elif columns is not None or allow_not_finite:
+            raise InvalidArgumentError("X is a Dataset already: give columns and allow_not_finite where it is opened")
+        options = _options.to_json({"type": numbers.dtype.name})
+        arguments = (X._handle.value, numbers, len(numbers), options)
+        try:
+            self._handle = _handles.Handle("dataset_index", *arguments, owners=(X, numbers))
+        except BaseException:
+            if made:
+                X.close()
+            raise
+        self._indexed, self._index = (X, made), numbers
+        self._info = _native.dataset_info(self._handle)
+
+    @classmethod
+    def from_csr(
+        cls,
+        indptr: ArrayLike,
+        indices: ArrayLike,
+        data: ArrayLike | None = None,
+        *,
+        columns: int,
+        allow_not_finite: bool = False,
+    ) -> Dataset:
+        """Makes a dataset of the three arrays of a matrix in compressed row form, also of types that SciPy lacks.
+
+        Row r has the columns ``indices[indptr[r]:indptr[r + 1]]`` and the values at the same places of ``data``. The
+        arrays are borrowed, as those of a SciPy matrix. Row offsets of int32, int64, uint32 and uint64, columns of
+        int32, int64 and uint32, and values of floats of 16, 32 and 64 bits and of integers of 8 to 64 bits are not
+        copied. Other numbers are converted, with a debug message of the logger ``dsstne``.
+
+        Args:
+            indptr: Row offsets [rows + 1]; they do not decrease.
+            indices: Columns [nnz or more], counted from 0.
+            data: Values [nnz or more]; None: all are 1, and a column that is stored twice in a row counts once.
+            columns: Number of columns.
+            allow_not_finite: Accept NaN and infinite values.
+
+        Raises:
+            InvalidDataError: An array does not fit the others, or is damaged; the message names row, column and value.
+
+        Example:
+            >>> import numpy as np
+            >>> indptr, indices = np.array([0, 2, 3], np.uint64), np.array([0, 4, 1], np.uint32)
+            >>> with Dataset.from_csr(indptr, indices, np.array([3, 200, 7], np.uint8), columns=5) as data:
+            ...     data[:].toarray()
+            array([[  3.,   0.,   0.,   0., 200.],
+                   [  0.,   7.,   0.,   0.,   0.]], dtype=float32)
+        """
+        offsets, stored = _checks.array(indptr), _checks.array(indices)
+        if offsets.ndim != 1 or not len(offsets):
+            raise InvalidDataError(f"indptr has the shape {offsets.shape}; expected one dimension of rows + 1 offsets")
+        values = None if data is None else _checks.array(data)
+        shape = len(offsets) - 1, _checks.integer(columns, "columns", 0)
+        return cls(_Arrays(offsets, stored, values, shape), allow_not_finite=allow_not_finite)
 
     def _open(self, X: Any, name: str, columns: int | None = None, allow_not_finite: bool = False) -> None:
         """Opens the matrix; error messages call it by the name."""
@@ -100,8 +199,9 @@ class Dataset(_handles.Closing, Shown):
                 self._dense = X = _in_row_order(X)
                 exported = _arrow.export_dense(X.view(np.uint8) if X.dtype.kind == "b" else X)
             else:
-                self._arrays = _arrays_of(X)
+                self._arrays = _arrays_of(X, _STORED)
                 exported = _arrow.export_csr(*self._arrays)
+                self._value_type = None if self._arrays[2] is None else self._arrays[2].dtype.name
             owners = (exported.owners, self._arrays, self._dense)
             arguments = (exported.schema, exported.array, options)
             self._handle = _handles.Handle("dataset_open", *arguments, owners=owners)
@@ -283,6 +383,8 @@ class Dataset(_handles.Closing, Shown):
             return self._interactions.item_names
         if self._factors is not None:
             return self._factors[1].item_names
+        if self._indexed is not None:
+            return self._indexed[0].item_names
         if self._item_names is None:
             self._item_names = self._names("items", self.shape[1])
         return self._item_names
@@ -292,6 +394,9 @@ class Dataset(_handles.Closing, Shown):
         """Names of the rows, like :attr:`item_names`, but read at each access."""
         if self._factors is not None:
             return self._factors[0].row_names
+        if self._indexed is not None:
+            names = self._indexed[0].row_names
+            return None if names is None else names[self._index]
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
@@ -328,7 +433,10 @@ class Dataset(_handles.Closing, Shown):
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of the arrays, which are borrowed or in a file; of a product, those of both matrices."""
+        """Size in bytes of the arrays, which are borrowed or in a file; of a product, those of both matrices.
+
+        With an index these are the bytes of X and of the index.
+        """
         return int(self._info["bytes"])
 
     @property
@@ -337,7 +445,8 @@ class Dataset(_handles.Closing, Shown):
 
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
         ``offset_bits``, ``value_bits`` (0 = every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
-        which are None for a file or a product. A dense matrix has no indices and offsets: both have 0 bits.
+        which are None for a file, a product or an index; ``values`` also if they are neither float32 nor float64. A
+        dense matrix has no indices and offsets: both have 0 bits.
         """
         return dict(self._info)
 
@@ -390,13 +499,17 @@ class Dataset(_handles.Closing, Shown):
             BusyError: A trainer or predictor still uses it; close that first.
         """
         self._handle.close()
-        self._arrays = self._dense = self._interactions = self._factors = None
+        indexed = self._indexed
+        self._arrays = self._dense = self._interactions = self._factors = self._indexed = self._index = None
+        if indexed is not None and indexed[1]:
+            indexed[0].close()
 
     def column_counts(self) -> NDArray[np.int64]:
         """Counts the stored entries of each column that are not zero, [columns]; each duplicate counts.
 
         Raises:
-            UnsupportedError: The dataset is Arrow data, a product or a file without a record.
+            UnsupportedError: The dataset is Arrow data, a product or a file without a record, or has an index of these
+                or of any file.
             InvalidHandleError: The dataset is closed.
 
         Example:
@@ -410,18 +523,27 @@ class Dataset(_handles.Closing, Shown):
             counts: NDArray[np.int64] | None = self._array("column_counts", np.int64)
             assert counts is not None  # every such file has them
             return counts
-        if self._arrays is None and self._dense is None and not self.closed:
+        source, times = self, None
+        if self._indexed is not None and self._index is not None:
+            source = self._indexed[0]
+            times = np.bincount(self._index, minlength=source.shape[0])  # how often the index names each row
+        if source._arrays is None and source._dense is None and not self.closed:
             raise UnsupportedError(
                 "counting by columns needs the SciPy matrix or a saved dataset: save() this one and open it with "
                 "Dataset.open"
             )
-        indptr, indices, values = self._in_memory("X")
+        indptr, indices, values = source._in_memory("X")
         counts = np.zeros(columns, np.int64)
         first, last = int(indptr[0]), int(indptr[-1])
         for start in range(first, last, _BLOCK):  # in blocks, because bincount copies the indices
-            block = slice(start, min(start + _BLOCK, last))
-            used = indices[block] if values is None else indices[block][values[block] != 0]
-            counts += np.bincount(used, minlength=columns)
+            stop = min(start + _BLOCK, last)
+            used, weights = indices[start:stop], None
+            if times is not None:
+                weights = times[np.searchsorted(indptr, np.arange(start, stop), side="right") - 1]
+            if values is not None:
+                there = values[start:stop] != 0
+                used, weights = used[there], None if weights is None else weights[there]
+            counts += np.bincount(used, weights, columns).astype(np.int64)  # whole numbers below 2^53
         return counts
 
     def _is_within(self, other: Dataset) -> bool:
@@ -452,9 +574,14 @@ class Dataset(_handles.Closing, Shown):
         arrays = self._arrays
         if arrays is None:
             raise UnsupportedError(
-                f"{name} is a Dataset of Arrow data, a file or a product; here the rows must be in memory: "
-                "dataset[rows] copies some, and dataset[:] all, to a SciPy matrix"
+                f"{name} is a Dataset of Arrow data, a file or a product, or has an index; here the rows must be in "
+                "memory: dataset[rows] copies some, and dataset[:] all, to a SciPy matrix"
             )
+        indptr, indices, values = arrays
+        if indices.dtype == _UINT32 or (values is not None and values.dtype not in (_FLOAT32, _FLOAT64)):
+            # The engine keeps reading those that it has borrowed.
+            plain = None if values is None else _values(values, _PLAIN)
+            self._arrays = arrays = indptr, indices.view(_INT32) if indices.dtype == _UINT32 else indices, plain
         return arrays
 
     def _matrix(self, name: str) -> Any:
@@ -466,6 +593,8 @@ class Dataset(_handles.Closing, Shown):
         return scipy.sparse.csr_array(parts, shape=self.shape)
 
     def __reduce__(self) -> Any:
+        if self._indexed is not None and self._indexed[0]._file is not None:
+            return _index_again, (self._indexed[0], self._index)
         if self._file is None:
             raise TypeError(
                 "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save "
@@ -484,10 +613,20 @@ class Dataset(_handles.Closing, Shown):
             ["stored entries", f"{self.nnz:,}{share}"],
             ["entries of a row", f"{self.nnz / rows:,.1f} on average" if rows else ""],
             ["values", f"{cell(info['minimum'])} to {cell(info['maximum'])}" if self.nnz else ""],
-            ["stored as", _stored_as(info, self._dense)],
+            ["stored as", self._stored_as()],
             ["size", size(self.nbytes)],
         ]
         return [repr(self), Table(None, [row for row in facts if row[1]])]
+
+    def _stored_as(self) -> str:
+        if self._indexed is not None and self._index is not None:
+            source = self._indexed[0]
+            return f"{len(self._index):,} row numbers ({self._index.dtype.name}) of {source!r}"
+        bits = self._info["value_bits"]
+        if not self._info["index_bits"]:
+            return f"dense; numbers of {bits} bits" if self._dense is None else f"dense; {self._dense.dtype.name}"
+        values = f"{self._value_type or f'numbers of {bits} bits'}" if bits else "no values, each counts as 1"
+        return f"{values}; columns of {self._info['index_bits']} bits"
 
     def __repr__(self) -> str:
         if self.closed:
@@ -495,11 +634,24 @@ class Dataset(_handles.Closing, Shown):
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
 
 
-def _stored_as(info: dict[str, Any], dense: NDArray[Any] | None) -> str:
-    if not info["index_bits"]:
-        return f"dense; numbers of {info['value_bits']} bits" if dense is None else f"dense; {dense.dtype.name}"
-    values = f"float{info['value_bits']}" if info["value_bits"] else "no values, each counts as 1"
-    return f"{values}; columns of {info['index_bits']} bits"
+def _index_of(index: Any) -> NDArray[Any]:
+    """Returns row numbers as the engine reads them; copies only if needed."""
+    numbers = _checks.array(index)
+    if numbers.ndim != 1:
+        raise InvalidArgumentError(f"index has {numbers.ndim} dimensions; expected one, a row number for each row")
+    if not len(numbers):
+        return numbers.astype(np.int64)  # of what is empty NumPy knows no type
+    try:
+        return _integers(numbers, "index", _STORED)
+    except InvalidDataError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def _index_again(X: Dataset, index: NDArray[Any]) -> Dataset:
+    """Opens rows of a pickled dataset."""
+    made = Dataset(X, index=index)
+    made._indexed = X, True  # nobody else has it
+    return made
 
 
 def _reopen(path: str, digest: str) -> Dataset:
@@ -589,7 +741,7 @@ def pattern(X: Any, name: str) -> Any:
 
     Raises:
         InvalidDataError: X is damaged; the message names row, column and value.
-        UnsupportedError: X is Arrow data, or a Dataset of a file or of a product.
+        UnsupportedError: X is Arrow data, or a Dataset of a file, of a product or with an index.
     """
     data, made = open_dataset(X, name)
     try:
@@ -637,6 +789,8 @@ def _as_matrix(X: Any, name: str) -> Any:
     """Returns X itself if it is in compressed row form, a NumPy array if it is dense, else a converted copy."""
     if scipy.sparse.issparse(X) and X.format == "csr":  # first: a predictor is asked for single rows
         _check_dimensions(X, name)
+        return X
+    if isinstance(X, _Arrays):
         return X
     source = type(X).__name__
     if isinstance(X, Interactions):
@@ -707,31 +861,44 @@ def _check_dimensions(X: Any, name: str) -> None:
         )
 
 
-def _arrays_of(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+def _arrays_of(X: Any, types: _Types = _PLAIN) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
     """Returns row offsets, column indices and values in types that the engine reads; copies only if needed."""
-    indptr, indices = _integers(X.indptr, "indptr"), _integers(X.indices, "indices")
-    data = np.asarray(X.data)
+    indptr, indices = _signed(np.asarray(X.indptr), "indptr"), _integers(X.indices, "indices", types)
+    data = indices if X.data is None else np.asarray(X.data)
     rows = X.shape[0]
     if len(indptr) != rows + 1:
         raise InvalidDataError(f"indptr has {len(indptr):,} entries; a matrix of {rows:,} rows needs {rows + 1:,}")
+    if data.ndim != 1:
+        raise InvalidDataError(f"data has {data.ndim} dimensions instead of one")
     for name, array in (("indices", indices), ("data", data)):
         if indptr[-1] > len(array):
             raise InvalidDataError(f"indptr ends at {indptr[-1]:,} but {name} has only {len(array):,} entries")
-    if data.ndim != 1:
-        raise InvalidDataError(f"data has {data.ndim} dimensions instead of one")
+    if X.data is None:
+        return indptr, indices, None
     if data.dtype.kind != "b":
-        return indptr, indices, _values(data)
+        return indptr, indices, _values(data, types)
     first, last = int(indptr[0]), int(indptr[-1])
     used = data[first:last] if 0 <= first <= last else data
     return (indptr, indices, None) if used.all() else _without_false(indptr, indices, data)
 
 
-def _integers(array: Any, name: str) -> NDArray[Any]:
+def _signed(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Returns row offsets as signed numbers; unsigned ones that fit are the same bits."""
+    if array.dtype in (_UINT32, _UINT64) and array.ndim == 1 and len(array):
+        signed = _INT32 if array.dtype == _UINT32 else _INT64
+        if int(array.max()) < 1 << (8 * signed.itemsize - 1):
+            array = array.view(signed)
+    return _integers(array, name, _PLAIN)
+
+
+def _integers(array: Any, name: str, types: _Types) -> NDArray[Any]:
     array = np.asarray(array)
     if array.ndim != 1:
         raise InvalidDataError(f"{name} has {array.ndim} dimensions instead of one")
     if array.dtype.kind not in "iu":
         raise InvalidDataError(f"{name} is of type {array.dtype}; expected integers")
+    if array.dtype in types.indices:
+        return _converted(array, array.dtype, name)
     width = array.dtype.itemsize
     wanted = _INT32 if width < 4 or (width == 4 and array.dtype.kind == "i") else _INT64
     if array.dtype.kind == "u" and width == 8 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
@@ -739,9 +906,11 @@ def _integers(array: Any, name: str) -> NDArray[Any]:
     return _converted(array, wanted, name)
 
 
-def _values(data: NDArray[Any]) -> NDArray[Any]:
+def _values(data: NDArray[Any], types: _Types) -> NDArray[Any]:
     if data.dtype.kind not in "uif":
         raise InvalidDataError(f"data is of type {data.dtype}; expected numbers")
+    if data.dtype in types.values:
+        return _converted(data, data.dtype, "data")
     wide = data.dtype.itemsize >= (8 if data.dtype.kind == "f" else 4)  # float32 represents integers of 24 bits
     return _converted(data, _FLOAT64 if wide else _FLOAT32, "data")
 

@@ -190,6 +190,8 @@ def _described(X: Any, name: str, columns: int) -> _native.MatrixArrays:
         parts: Any = X._in_memory(name)  # which close() may drop meanwhile
     elif hasattr(X, "__arrow_c_array__"):
         X, parts = open_dataset(X, name, columns)[0], None
+        if X.info["value_bits"] and not X.info["values"] and X.info["index_bits"]:  # neither float32 nor float64
+            X, parts = arrays_of(X[:], name)
     else:
         X, parts = arrays_of(X, name)
     rows, found = X.shape

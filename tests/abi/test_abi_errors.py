@@ -37,6 +37,7 @@ def matrix() -> Info:
 WITH_HANDLE: dict[str, Callable[[], tuple[Any, ...]]] = {
     "dataset_get_info": lambda: (byref(Info(struct_size=88)),),
     "dataset_product": lambda: (1, None, byref(c_uint64(0))),
+    "dataset_index": lambda: (np.zeros(3, np.int64).ctypes.data, 3, None, byref(c_uint64(0))),
     "dataset_save": lambda: (b"/nonexistent/data", None, None, None, None, None),
     "dataset_describe": lambda: (None, byref(c_size_t(0))),
     "dataset_get_array": lambda: (b"column_counts", None, 0),

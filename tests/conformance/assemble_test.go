@@ -17,6 +17,7 @@ import (
 type assembleCase struct {
 	name      string
 	parts     csr.Parts
+	index     []uint32 // that chooses rows of the parts; nil: all, in order
 	order     []int64
 	before    int64 // rows of a larger batch that come before these
 	scaled    bool
@@ -78,6 +79,15 @@ func upTo(n int64) (rows []int64) {
 	return rows
 }
 
+// repeats is n numbers of rows, in no order.
+func repeats(rows, n int) (index []uint32) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range n {
+		index = append(index, uint32(rng.IntN(rows)))
+	}
+	return index
+}
+
 func assembleCases() (cases []assembleCase) {
 	s := newSampler(51)
 	// Beside a value that is 1e38 times as large the others underflow when the row is scaled.
@@ -95,6 +105,8 @@ func assembleCases() (cases []assembleCase) {
 		{name: "several tiles of the sort", parts: matrixOf(8, 30, 5000, 400, false), order: upTo(29)},
 		{name: "rows longer than a tile", parts: matrixOf(9, 4, 1<<20, 3000, false), order: upTo(4)},
 		{name: "more rows than threads scan", parts: matrixOf(10, 1100, 70, 2, false), order: upTo(1091)},
+		{name: "an index", parts: matrixOf(11, 9, 40, 20, false), index: repeats(9, 300), order: upTo(299)},
+		{name: "an index of few rows", parts: matrixOf(12, 90, 40, 20, true), index: repeats(90, 30), order: upTo(30)},
 		{name: "underflow", parts: uneven, order: []int64{1, 0, 0}},
 	}
 	for _, c := range matrices {
@@ -125,7 +137,7 @@ func TestABatchMadeOnTheDeviceHasTheBitsOfTheReader(t *testing.T) {
 	t.Parallel()
 	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Keeper) {
 		for _, c := range assembleCases() {
-			m := open(t, c.parts)
+			m := source(t, c)
 			reader := &csr.Reader{
 				Source: m, Scaling: c.scaled, Denoising: c.denoising, Seed: 0x1234567890abcdef, Stream: 77, RowsOnly: c.rowsOnly,
 			}
@@ -164,6 +176,18 @@ func TestABatchMadeOnTheDeviceHasTheBitsOfTheReader(t *testing.T) {
 	})
 }
 
+// source is the rows of a case.
+func source(t *testing.T, c assembleCase) csr.Source {
+	t.Helper()
+	m := open(t, c.parts)
+	if c.index == nil {
+		return m
+	}
+	x, err := csr.NewIndexed(m, c.index, 1)
+	require.NoError(t, err)
+	return x
+}
+
 func open(t *testing.T, p csr.Parts) *csr.Matrix {
 	t.Helper()
 	m, err := csr.New(p)
@@ -173,7 +197,7 @@ func open(t *testing.T, p csr.Parts) *csr.Matrix {
 }
 
 // assembled makes the batch on a device, with room for the given number of entries, and reads it back.
-func assembled(d kernels.Keeper, m *csr.Matrix, c assembleCase, first, end, entries int64) (*kernels.SparseBatch, error) {
+func assembled(d kernels.Keeper, m csr.Source, c assembleCase, first, end, entries int64) (*kernels.SparseBatch, error) {
 	p := &place{device: d}
 	defer p.free()
 	data, err := csr.DeviceData(m, first, end, c.scaled)
@@ -257,6 +281,22 @@ func TestARowThatTheDataHaveNotIsAnError(t *testing.T) {
 		for _, row := range []int64{-1, 6, 1 << 40} {
 			_, err := assembled(d, open(t, allOnes(6, 30)), assembleCase{order: []int64{0, row}}, 0, 30, 40)
 			require.Equal(t, fault.InvalidArgument, fault.KindOf(err))
+		}
+	})
+}
+
+func TestAnIndexThatChangesNeverReachesADevice(t *testing.T) {
+	forEveryKeepingBackend(t, func(t *testing.T, d kernels.Keeper) {
+		for _, row := range []int32{-1, 6, 1 << 30} {
+			list := make([]int32, 70)
+			x, err := csr.NewIndexed(open(t, allOnes(6, 30)), list, 1)
+			require.NoError(t, err)
+			data, err := csr.DeviceData(x, 0, 30, false)
+			require.NoError(t, err)
+			list[33] = row
+			_, err = d.Keep(&data)
+			require.Equal(t, fault.InvalidData, fault.KindOf(err))
+			require.ErrorContains(t, err, "index[33] became ")
 		}
 	})
 }

@@ -253,7 +253,17 @@ def calls():
         "keep_devices": (dsstne.keep_devices, {"keep": True}),
         "set_limits": (limits, {"memory": 1 << 40, "threads": 1}),
         "doctor": (dsstne.doctor, {}),
-        "Dataset": (dsstne.Dataset, {"X": X, "columns": 4, "allow_not_finite": False}),
+        "Dataset": (dsstne.Dataset, {"X": X, "columns": 4, "allow_not_finite": False, "index": None}),
+        "Dataset.from_csr": (
+            dsstne.Dataset.from_csr,
+            {
+                "indptr": X.indptr,
+                "indices": X.indices,
+                "data": X.data,
+                "columns": 4,
+                "allow_not_finite": False,
+            },
+        ),
         "Dataset.from_file": (
             dsstne.Dataset.from_file,
             {"path": "data.arrow", "columns": 4, "allow_not_finite": False},

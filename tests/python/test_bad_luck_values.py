@@ -156,6 +156,8 @@ PLAIN = {
     **dict.fromkeys(["filter_users", "rows", "queries"], IDS),
     "users": {*IDS, "a matrix without rows"},
     "ids": {*IDS, "-1"},
+    "Dataset index": {"an empty list", "a pair"},
+    "Dataset.from_csr indptr": {"a pair"},
     "Model.items value": {"None", "a list of str"},
     "Model.history value": {"an empty list"},
     "Model.attributes value": {"an empty dict"},

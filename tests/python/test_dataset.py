@@ -92,9 +92,9 @@ def test_read_only_arrays_are_taken_as_they_are(X):
 
 @pytest.mark.parametrize(
     ("change", "dtype"),
-    [("offsets", t) for t in (">i4", "u2", "i2", "u4", "u8")]
-    + [("indices", t) for t in (">i4", "u2", "i2", "u4", "u8", "u1")]
-    + [("values", t) for t in (">f8", ">f4", "f2", "g", "i8", "u1", ">i4")],
+    [("offsets", t) for t in (">i4", "u2", "i2", ">u8")]
+    + [("indices", t) for t in (">i4", "u2", "i2", "u8", "u1")]
+    + [("values", t) for t in (">f8", ">f4", ">f2", "g", ">i4")],
 )
 def test_odd_types_are_converted_with_a_debug_message(X, change, dtype, caplog):
     scaled = X * 2 if change == "values" else X
@@ -166,8 +166,8 @@ def test_boolean_duplicates_count_once(model):
     np.testing.assert_array_equal(model.predict(doubled), model.predict(once))
 
 
-@pytest.mark.parametrize(("dtype", "bits"), [("i1", 32), ("u2", 32), ("i4", 64), ("u4", 64), ("i8", 64), ("f2", 32)])
-def test_values_are_converted_to_a_type_that_holds_them(dtype, bits):
+@pytest.mark.parametrize(("dtype", "bits"), [("i1", 8), ("u2", 16), ("i4", 32), ("u4", 32), ("i8", 64), ("f2", 16)])
+def test_values_keep_the_type_in_which_they_are_stored(dtype, bits):
     largest = np.iinfo(dtype).max if dtype in ("i1", "u2", "i4", "u4") else 1000
     made = scipy.sparse.csr_array((1, 3), dtype=np.float32)
     made.indptr, made.indices, made.data = np.array([0, 1]), np.array([2]), np.array([largest], dtype)

@@ -14,6 +14,7 @@
 
 // A dataset, or a shard of its columns, that the device keeps.
 struct KeptRows {
+  const int64_t *index;  // [rows], the stored row that each row is, of which there may be fewer or more; null: the same
   const int64_t *offsets;  // [rows + 1]
   const int32_t *indices;  // ascending in each row, counted from the shard's first column
   const float *values;  // null: all are 1
@@ -68,10 +69,11 @@ constexpr int kMostDigits = 256;
 
 DEVICE bool denoises(const AssembleArgs &a) { return a.step->training && a.denoising > 0.0f; }
 
-// The row of the dataset that row u of the batch is; -1, and a failure, if there is no such row.
+// The stored row of the dataset that row u of the batch is; -1, and a failure, if there is no such row.
 DEVICE int64_t chosen_row(const AssembleArgs &a, int64_t u) {
   const int64_t row = a.step->order[u];
-  return row >= 0 && row < a.data.rows ? row : -1;
+  if (row < 0 || row >= a.data.rows) return -1;
+  return a.data.index ? a.data.index[row] : row;
 }
 
 // What each value of a row is multiplied by.
