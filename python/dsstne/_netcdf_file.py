@@ -190,7 +190,8 @@ class Reader(Attributes):
             )
         if dtype.kind not in kinds:
             wanted = " or ".join(
-                {"u": "unsigned", "i": "signed integers", "f": "floats", "O": "strings"}[k] for k in kinds
+                {"u": "unsigned", "i": "signed integers", "f": "floats", "O": "strings", "S": "characters"}[k]
+                for k in kinds
             )
             raise self.fault(f"the variable {name} is of type {dtype}; it must be of {wanted}")
         if shape is None or len(shape) != 1:
