@@ -56,7 +56,9 @@ def is_netcdf(path: str | os.PathLike[str]) -> bool:
         UnsupportedError: It is one of the older, classic NetCDF formats.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a Path takes no bytes
+        if not os.path.isfile(path):  # noqa: PTH113 - a Path takes no bytes; to open a pipe would wait for its writer
+            return False
+        with open(path, "rb") as file:  # noqa: PTH123
             begin = file.read(9)
     except (OSError, ValueError, TypeError):
         return False  # what opens the file will say what is wrong with it
@@ -274,8 +276,10 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Reader]:
 
     name = fspath(path)
     try:
-        with open(name, "rb"):  # noqa: PTH123 - which gives better errors than HDF5
-            pass
+        os.stat(name)  # noqa: PTH116 - for an error with the system's number, which HDF5's do not have
+        if os.path.isfile(name):  # noqa: PTH113
+            with open(name, "rb"):  # noqa: PTH123
+                pass
     except FileNotFoundError as error:
         raise MissingFileError(f"{name}: no such file", error.errno or 0, name) from None
     except OSError as error:

@@ -82,6 +82,9 @@ def describe(attributes: Attributes, sizes: Mapping[str, int]) -> Description:
         attributes: The attributes.
         sizes: Columns or items of layers that the file pads; others are in the file.
     """
+    if "layers" not in attributes:
+        hint = "; it is a data file, which dsstne.netcdf.read reads" if "datasets" in attributes else ""
+        raise attributes.fault(f"this is not a network file of DSSTNE, because the attribute layers is missing{hint}")
     weights = _weights(attributes)
     layers, units = [], {}
     for number in range(attributes.integer("layers", least=1)):

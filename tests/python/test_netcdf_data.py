@@ -421,6 +421,18 @@ def test_truncated_and_damaged_files(tmp_path):
     assert all("bad.nc" in text for text in told)
 
 
+def test_a_data_file_is_not_a_network_and_the_other_way_round(tmp_path):
+    path = write(tmp_path / "data.nc", sparse_set())
+    with pytest.raises(
+        dsstne.CorruptFileError, match="not a network file .*; it is a data file, which dsstne.netcdf.read"
+    ):
+        dsstne.load(path)
+    layers = [{"name": "in", "kind": "input", "size": 4}, {"name": "out", "kind": "output", "size": 4}]
+    dsstne.Model({"layers": layers, "loss": "sigmoid"}).save(tmp_path / "net.nc")
+    with pytest.raises(dsstne.CorruptFileError, match="the attribute datasets is missing"):
+        dsstne.netcdf.read(tmp_path / "net.nc")
+
+
 def test_other_files(tmp_path, model):
     model.save(tmp_path / "model.dsstne")
     for call in (dsstne.netcdf.datasets, dsstne.netcdf.read, dsstne.netcdf.network):
@@ -428,7 +440,7 @@ def test_other_files(tmp_path, model):
             call(tmp_path / "model.dsstne")
         with pytest.raises(dsstne.MissingFileError, match=r"no\.nc: no such file"):
             call(tmp_path / "no.nc")
-        with pytest.raises(dsstne.InputOutputError):
+        with pytest.raises(dsstne.CorruptFileError, match="this is not a NetCDF-4 file"):
             call(tmp_path)
         with pytest.raises(dsstne.InvalidArgumentError, match="path must be a str or a path"):
             call(3)
