@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ _DIVISORS = {"RGB8": 256, "UChar": 256, "Char": 128}
 _PADDING = 128  # DSSTNE rounds the columns of a data set up to a multiple of this
 
 
-class DataSet(NamedTuple):
+@dataclass(frozen=True)
+class DataSet:
     """A data set of a file, as :func:`dsstne.netcdf.datasets` lists it.
 
     Attributes:
@@ -68,7 +70,8 @@ class DataSet(NamedTuple):
     weighted: bool
 
 
-class Data(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Data:
     """The content of a data set, as :func:`dsstne.netcdf.read` returns it.
 
     Attributes:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks
+from dsstne import _checks, _options
 from dsstne.errors import (
     CorruptFileError,
     InputOutputError,
-    InvalidArgumentError,
     MissingFileError,
     OutOfMemoryError,
     UnsupportedError,
@@ -64,22 +64,26 @@ def is_netcdf(path: str | os.PathLike[str]) -> bool:
         return False  # what opens the file will say what is wrong with it
     # A file of dsstne begins with the length of its header, which may look like that, and then with a brace.
     if begin.startswith(_CLASSIC) and begin[8:] != b"{":
-        name = os.fsdecode(path)
+        name = shown(os.fsdecode(path))
         raise UnsupportedError(
             f"{name}: this is a file in a classic NetCDF format; convert it with `nccopy -k nc4 {name} new.nc`"
         )
     return begin.startswith(_SIGNATURE)
 
 
-def fspath(path: str | os.PathLike[str]) -> str:
-    """Returns the name of a file as a str."""
-    try:
-        name = os.fsdecode(path)
-    except TypeError:
-        raise InvalidArgumentError(f"path must be a str or a path, not {_checks.shown(path)}") from None
-    if "\0" in name:
-        raise InvalidArgumentError(f"path {_checks.shown(path)} contains a NUL character")
-    return name
+def checked_path(path: str | os.PathLike[str]) -> str:
+    """Returns the name of a file as a str.
+
+    Raises:
+        InvalidArgumentError: It cannot be the name of a file.
+    """
+    with _options.path_argument(path) as name:
+        return os.fsdecode(name)
+
+
+def shown(path: str) -> str:
+    """Returns the name of a file for a message."""
+    return path if len(path) <= 300 else "..." + path[-297:]
 
 
 class Attributes:
@@ -91,7 +95,7 @@ class Attributes:
     """
 
     def __init__(self, values: Mapping[str, Any], path: str) -> None:
-        self.path = path
+        self.path = shown(path)
         self._values = values
 
     def __contains__(self, name: str) -> bool:
@@ -274,22 +278,22 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Reader]:
     need_packages()
     import h5py
 
-    name = fspath(path)
+    name = checked_path(path)
     try:
-        os.stat(name)  # noqa: PTH116 - for an error with the system's number, which HDF5's do not have
-        if os.path.isfile(name):  # noqa: PTH113
+        # HDF5's errors do not have the number of the system's. To open a pipe would wait for its writer.
+        if not stat.S_ISFIFO(os.stat(name).st_mode):  # noqa: PTH116 - a Path takes no bytes
             with open(name, "rb"):  # noqa: PTH123
                 pass
     except FileNotFoundError as error:
-        raise MissingFileError(f"{name}: no such file", error.errno or 0, name) from None
+        raise MissingFileError(f"{shown(name)}: no such file", error.errno or 0, os.fspath(path)) from None
     except OSError as error:
-        raise InputOutputError(f"{name}: {error.strerror}", error.errno or 0, name) from None
+        raise InputOutputError(f"{shown(name)}: {error.strerror}", error.errno or 0, os.fspath(path)) from None
     if not is_netcdf(name):
-        raise CorruptFileError(f"{name}: this is not a NetCDF-4 file")
+        raise CorruptFileError(f"{shown(name)}: this is not a NetCDF-4 file")
     try:
         hdf = h5py.File(name, "r")
     except OSError as error:
-        raise CorruptFileError(f"{name}: this is not a complete NetCDF-4 file: {error}") from None
+        raise CorruptFileError(f"{shown(name)}: this is not a complete NetCDF-4 file: {error}") from None
     with hdf:
         yield Reader(name, hdf)
 
@@ -347,7 +351,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Writer]:
     need_packages()
     import h5netcdf
 
-    name = fspath(path)
+    name = checked_path(path)
     target = Path(os.path.realpath(name))
     beside = target.with_name(f".{target.name[:200]}-{os.getpid()}-{threading.get_ident()}.tmp")
     try:
@@ -369,4 +373,6 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Writer]:
     except OSError as error:
         if isinstance(error, InputOutputError):
             raise
-        raise InputOutputError(f"cannot write {name}: {error.strerror or error}", error.errno or 0, name) from None
+        raise InputOutputError(
+            f"cannot write {shown(name)}: {error.strerror or error}", error.errno or 0, name
+        ) from None

@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
 def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes the file of a model."""
     _netcdf_file.need_packages()
-    name = _netcdf_file.fspath(path)
+    name = _netcdf_file.checked_path(path)
     attributes = _netcdf_write.attributes_of(model, name)
     described = _netcdf_network.describe(_netcdf_file.Attributes(attributes, name), {})
     network = model.network or {}

@@ -168,7 +168,10 @@ def write(
             raise InvalidArgumentError(f"the name of a data set is {_checks.shown(name)}")
     if boolean is not None:
         boolean = _checks.boolean(boolean, "boolean")
-    given: dict[str, Any] = {"sample_weight": sample_weight or {}, "items": items or {}}
+    given: dict[str, Any] = {
+        "sample_weight": {} if sample_weight is None else sample_weight,
+        "items": {} if items is None else items,
+    }
     for argument, values in given.items():
         if not _checks.is_mapping(values) or not set(values) <= set(matrices):
             raise InvalidArgumentError(

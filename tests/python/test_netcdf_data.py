@@ -1,5 +1,7 @@
 """Data sets in NetCDF-4 files of DSSTNE: read, written, and refused. netCDF4, the C library, makes the files."""
 
+import os
+
 import netCDF4
 import numpy as np
 import pytest
@@ -435,12 +437,15 @@ def test_a_data_file_is_not_a_network_and_the_other_way_round(tmp_path):
 
 def test_other_files(tmp_path, model):
     model.save(tmp_path / "model.dsstne")
+    os.mkfifo(tmp_path / "pipe")
     for call in (dsstne.netcdf.datasets, dsstne.netcdf.read, dsstne.netcdf.network):
         with pytest.raises(dsstne.CorruptFileError, match=r"model\.dsstne: this is not a NetCDF-4 file"):
             call(tmp_path / "model.dsstne")
         with pytest.raises(dsstne.MissingFileError, match=r"no\.nc: no such file"):
             call(tmp_path / "no.nc")
-        with pytest.raises(dsstne.CorruptFileError, match="this is not a NetCDF-4 file"):
+        with pytest.raises(dsstne.InputOutputError, match="Is a directory"):
             call(tmp_path)
+        with pytest.raises(dsstne.CorruptFileError, match="this is not a NetCDF-4 file"):
+            call(tmp_path / "pipe")
         with pytest.raises(dsstne.InvalidArgumentError, match="path must be a str or a path"):
             call(3)
