@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dsstne.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -97,7 +99,8 @@ def describe(attributes: Attributes, sizes: Mapping[str, int]) -> Description:
         layers.append(layer)
     for name in sizes:
         if name not in units:
-            raise attributes.fault(f"sizes names {name!r}; the layers are {', '.join(map(repr, units))}")
+            text = f"{attributes.path}: sizes names {name!r}; the layers are {', '.join(map(repr, units))}"
+            raise InvalidArgumentError(text)
     by_name = {layer["Name"]: layer for layer in layers}
     for weight in weights.values():
         for name in (weight.source, weight.layer):
@@ -113,13 +116,19 @@ def _size(attributes: Attributes, number: int, layer: Mapping[str, Any], sizes: 
     """Returns the columns or items of a layer, without those that only fill up the file."""
     units: int = layer["N"]
     name, padded = layer["Name"], layer["Kind"] in ("Input", "Output")
-    if name in sizes and not padded:
-        raise attributes.fault(f"sizes names {name!r}, a hidden layer; it is for inputs and outputs")
-    given = name in sizes
-    size = sizes[name] if given else attributes.integer(f"layer{number}_columns", units) if padded else units
-    if not 1 <= size <= units:
-        what = f"sizes[{name!r}]" if given else f"the attribute layer{number}_columns"
-        raise attributes.fault(f"{what} is {size:,}; the layer {name!r} has {units:,} units in the file")
+    if name in sizes:
+        if not padded:
+            text = f"{attributes.path}: sizes names {name!r}, a hidden layer; it is for inputs and outputs"
+            raise InvalidArgumentError(text)
+        if sizes[name] > units:
+            text = f"sizes[{name!r}] is {sizes[name]:,}; the layer has {units:,} units in the file"
+            raise InvalidArgumentError(f"{attributes.path}: {text}")
+        return sizes[name]
+    size = attributes.integer(f"layer{number}_columns", units, least=1) if padded else units
+    if size > units:
+        raise attributes.fault(
+            f"the attribute layer{number}_columns is {size:,}; the layer {name!r} has {units:,} units in the file"
+        )
     return size
 
 

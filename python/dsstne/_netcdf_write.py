@@ -88,7 +88,7 @@ def attributes_of(model: Model, path: str) -> dict[str, Any]:
     layers, fused = _fused(network["layers"])
     names = {layer["name"] for layer in layers}
     losses = {loss["layer"]: loss for loss in network["loss"]}
-    padded = {layer["name"]: _padded(layer, layer["name"] in fused) for layer in layers}
+    padded = _padded(layers, fused)
     weights = _weight_attributes(layers, fused, padded, kept)
     attributes = _network_attributes(network, kept)
     attributes["layers"] = np.uint32(len(layers))
@@ -121,8 +121,10 @@ def _kept(model: Model) -> dict[str, Any]:
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; expected an object with keys among {list(kept)}")
     kept |= given
     schedule = kept["schedule"] or {"rate": 0.0}
-    is_text = isinstance(kept["kind"], str) and isinstance(kept["shuffle"], bool) and isinstance(kept["datasets"], dict)
-    if not is_text or kept["kind"] not in NETWORK_KINDS.values() or not isinstance(kept["locked"], list):
+    is_right = (
+        isinstance(kept["kind"], str) and isinstance(kept["shuffle"], bool) and isinstance(kept["datasets"], dict)
+    )
+    if not is_right or kept["kind"] not in NETWORK_KINDS.values() or not isinstance(kept["locked"], list):
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; a value of it is of another type or word")
     for layer, name in kept["datasets"].items():
         _checks.text(name, f"{where}: the data set of {layer!r}")
@@ -146,12 +148,20 @@ def _fused(layers: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str
     return [layer for layer in layers if layer["name"] not in gone], fused
 
 
-def _padded(layer: Mapping[str, Any], is_pooling: bool) -> int:
-    """Returns the units of a layer in the file. What DSSTNE adds up with others must have as many as these."""
-    size = int(layer["size"])
-    if layer["kind"] not in ("input", "output") or is_pooling or layer.get("skips"):
-        return size
-    return -(-size // PADDING) * PADDING
+def _padded(layers: list[dict[str, Any]], fused: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the units of each layer in the file.
+
+    Values that DSSTNE adds up must be as many, so an output with skips is not filled up. Neither is what may have the
+    same weight as such an output.
+    """
+    skipping = {layer["name"] for layer in layers if layer["kind"] == "output" and layer.get("skips")} - set(fused)
+    if skipping and any(layer.get("shared") for layer in layers):
+        return {layer["name"]: layer["size"] for layer in layers}
+    filled = {layer["name"] for layer in layers if layer["kind"] in ("input", "output")} - skipping - set(fused)
+    return {
+        layer["name"]: -(-layer["size"] // PADDING) * PADDING if layer["name"] in filled else layer["size"]
+        for layer in layers
+    }
 
 
 def _network_attributes(network: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -310,3 +310,30 @@ def test_units_that_fill_up_an_output_rank_last_or_are_zero(tmp_path, loss, item
         filled = file["weight1_bias"][items:]
         assert set(filled.tolist()) == ({bias} if bias is not None else set())
         assert len(filled) == -items % 128
+
+
+@pytest.mark.parametrize(("tied", "units"), [(False, (256, 130)), (True, (130, 130))])
+def test_an_output_with_skips_is_not_filled_up_nor_what_shares_its_weight(tmp_path, tied, units):
+    shared = {"shared": [{"source": "h", "weight": "h.weight"}]} if tied else {}
+    layers = [
+        {"name": "in", "kind": "input", "size": 130},
+        {"name": "h", "kind": "hidden", "size": 3},
+        {"name": "wide", "kind": "hidden", "size": 130},
+        {"name": "out", "kind": "output", "size": 130, "sources": ["h"], "skips": ["wide"], **shared},
+    ]
+    model = dsstne.Model({"layers": layers, "loss": "sigmoid"}, seed=1)
+    model.save(tmp_path / "net.nc")
+    with netCDF4.Dataset(tmp_path / "net.nc") as file:
+        assert (file.layer0_Nx, file.layer3_Nx) == units
+    again = dsstne.load(tmp_path / "net.nc")
+    for name in model.tensors:
+        np.testing.assert_array_equal(again.tensor(name), model.tensor(name), name)
+
+
+def test_an_encoder_has_a_file(tmp_path):
+    layers = [{"name": "in", "kind": "input", "size": 5}, {"name": "h", "kind": "hidden", "size": 3}]
+    model = dsstne.Model({"layers": layers}, seed=1)
+    model.save(tmp_path / "net.nc")
+    again = dsstne.load(tmp_path / "net.nc")
+    assert again.network == model.network
+    np.testing.assert_array_equal(again.embed(np.eye(5), "h"), model.embed(np.eye(5), "h"))
