@@ -83,6 +83,30 @@ func dsstne_model_set_tensor(handle C.dsstne_model, name *C.const_char, src *C.c
 	})
 }
 
+//export dsstne_model_get_rows
+func dsstne_model_get_rows(handle C.dsstne_model, name *C.const_char, first, n C.int64_t, dst unsafe.Pointer,
+	bytes C.size_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_get_rows", err, func(c *call) error {
+		tensor := c.requiredText(name, "name")
+		memory := slice(c, (*byte)(dst), int64(bytes), "dst", "bytes")
+		return with(c, handle, sharing, func(m *modelObject) error {
+			return hop(func() error { return m.GetRows(tensor, int64(first), int64(n), memory) })
+		})
+	})
+}
+
+//export dsstne_model_set_rows
+func dsstne_model_set_rows(handle C.dsstne_model, name *C.const_char, first, n C.int64_t, src *C.const_void,
+	bytes C.size_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_set_rows", err, func(c *call) error {
+		tensor := c.requiredText(name, "name")
+		memory := slice(c, (*byte)(unsafe.Pointer(src)), int64(bytes), "src", "bytes")
+		return with(c, handle, changing, func(m *modelObject) error {
+			return hop(func() error { return m.SetRows(tensor, int64(first), int64(n), memory) })
+		})
+	})
+}
+
 //export dsstne_model_copy
 func dsstne_model_copy(handle C.dsstne_model, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_copy", err, func(c *call) error {

@@ -26,9 +26,9 @@
  * Threads
  *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
  *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY, and so do calls that use a model while
- *   dsstne_trainer_run, dsstne_trainer_profile or dsstne_model_set_tensor changes it. dsstne_cancel,
- *   dsstne_trainer_progress, dsstne_solver_progress and the functions dsstne_*describe are always allowed, and calls of
- *   dsstne_predictor_ask beside one another.
+ *   dsstne_trainer_run, dsstne_trainer_profile, dsstne_model_set_tensor or dsstne_model_set_rows changes it.
+ *   dsstne_cancel, dsstne_trainer_progress, dsstne_solver_progress and the functions dsstne_*describe are always allowed,
+ *   and calls of dsstne_predictor_ask beside one another.
  *   After a process has called any function, its forked children must not call any.
  *
  * Versions
@@ -46,6 +46,7 @@
  *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
  *   1.8 adds dsstne_trainer_set_row_weights, and dense matrices to dsstne_dataset_open.
  *   1.9 adds dsstne_dataset_index, and uint32 indices, float16 and integer values to dsstne_dataset_open.
+ *   1.9 adds dsstne_model_get_rows and dsstne_model_set_rows.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -326,12 +327,20 @@ dsstne_status dsstne_model_get_tensor(dsstne_model model, const char *name, void
 dsstne_status dsstne_model_set_tensor(dsstne_model model, const char *name, const void *src, size_t bytes,
                                       dsstne_error *err);
 
+/* Copies n rows of a tensor out or in, from row first on; bytes must be the size of these rows. A row is all that has
+ * the same first index. Otherwise the rules are those of dsstne_model_get_tensor and dsstne_model_set_tensor, but the
+ * names of items cannot be set by rows. Large weights can pass in blocks, without a second copy in memory. Since 1.9. */
+dsstne_status dsstne_model_get_rows(dsstne_model model, const char *name, int64_t first, int64_t n, void *dst,
+                                    size_t bytes, dsstne_error *err);
+dsstne_status dsstne_model_set_rows(dsstne_model model, const char *name, int64_t first, int64_t n, const void *src,
+                                    size_t bytes, dsstne_error *err);
+
 /* Makes a copy of a model: network, weights, step, attributes and names of items. This takes hardly any time and
- * memory, because both models share the tensors until one of them is changed. dsstne_model_set_tensor then copies the
- * tensor that it sets, and dsstne_trainer_run copies all shared weights before its first step; the other model stays as
- * it is. Until then dsstne_trainer_plan lists these weights as parts ("a private copy of <tensor>"), and a run fails
- * with DSSTNE_OUT_OF_MEMORY if they do not fit. The models may be used at the same time and closed in any order. Fails
- * with DSSTNE_BUSY while the model is being trained or changed. Since 1.1. */
+ * memory, because both models share the tensors until one of them is changed. dsstne_model_set_tensor and
+ * dsstne_model_set_rows then copy the tensor that they set, and dsstne_trainer_run copies all shared weights before its
+ * first step; the other model stays as it is. Until then dsstne_trainer_plan lists these weights as parts ("a private
+ * copy of <tensor>"), and a run fails with DSSTNE_OUT_OF_MEMORY if they do not fit. The models may be used at the same
+ * time and closed in any order. Fails with DSSTNE_BUSY while the model is being trained or changed. Since 1.1. */
 dsstne_status dsstne_model_copy(dsstne_model model, dsstne_model *out, dsstne_error *err);
 
 /* Fails with DSSTNE_BUSY while a trainer or predictor uses the model. Shared memory is freed with the last copy. */

@@ -106,63 +106,6 @@ func (m *Model) Bytes() int64 {
 	return n
 }
 
-// GetTensor copies a whole tensor to dst, little-endian and row-major; dst must have its size.
-func (m *Model) GetTensor(name string, dst []byte) error {
-	unlock, err := m.TryRead()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	t, err := m.Tensor(name)
-	if err != nil {
-		return err
-	}
-	if int64(len(dst)) != t.Size() {
-		return sizeMismatch(t, int64(len(dst)))
-	}
-	copy(dst, t.Bytes())
-	return nil
-}
-
-// SetTensor replaces a whole tensor by src, little-endian and row-major. Tensors other than names must exist and have
-// the size of src, and float32 numbers must be finite. "items.bytes" and then "items.offsets" set names (items.go).
-func (m *Model) SetTensor(name string, src []byte) error {
-	unlock, err := m.TryWrite()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	switch name {
-	case itemBytes:
-		return m.stageItemBytes(src)
-	case itemOffsets:
-		return m.setItemOffsets(src)
-	}
-	t, err := m.Tensor(name)
-	if err != nil {
-		return err
-	}
-	if int64(len(src)) != t.Size() {
-		return sizeMismatch(t, int64(len(src)))
-	}
-	if t.DType == tensor.F32 {
-		if err := t.CheckFinite(0, src); err != nil {
-			return err
-		}
-	}
-	if err := own(t); err != nil {
-		return err
-	}
-	copy(t.Bytes(), src)
-	return nil
-}
-
-func sizeMismatch(t *tensor.Tensor, given int64) error {
-	return fault.New(fault.InvalidArgument, "%s is %s %s, %s bytes, but %s bytes (%s elements) were given",
-		t.Name, t.DType, tensor.ShapeText(t.Shape), fault.Grouped(t.Size()), fault.Grouped(given),
-		fault.Grouped(given/t.DType.Size()))
-}
-
 // free gives all memory back; the tensors' views are nil from then on.
 func (m *Model) free() {
 	m.mu.Lock()

@@ -118,6 +118,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "model_get_attribute": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "model_get_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_set_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
+    "model_get_rows": (_STATUS, (_HANDLE, _TEXT, c_int64, c_int64, _ARRAY, c_size_t, _ERROR)),
+    "model_set_rows": (_STATUS, (_HANDLE, _TEXT, c_int64, c_int64, _ARRAY, c_size_t, _ERROR)),
     "model_copy": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
     "model_from_solver": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
     "model_close": (_STATUS, (_HANDLE, _ERROR)),

@@ -238,9 +238,16 @@ class Model(Scoring, Shown):
 
         An existing file stays intact until the new one is on the disk. The file contains no code.
 
+        Args:
+            path: The file. A name that ends with ``.nc`` makes it a network file of Amazon's DSSTNE, in NetCDF-4, which
+                has the network, its weights and the names of the items, but neither history nor attributes
+                (docs/dsstne.md).
+
         Raises:
             InputOutputError: The operating system refused to write; an existing file is unchanged.
             InvalidArgumentError: An attribute is not a str, or the history is not a list of dicts.
+            UnsupportedError: The file of DSSTNE cannot express the model; the message names the layer.
+            ImportError: The packages that write NetCDF are missing: ``pip install dsstne[netcdf]``.
 
         Example:
             >>> import dsstne, numpy as np, scipy.sparse, tempfile
@@ -250,8 +257,13 @@ class Model(Scoring, Shown):
             ...     dsstne.load(f"{folder}/popular.dsstne")
             Model(3 - 3; 3 parameters)
         """
-        options = _options.to_json({"attributes": self._file_attributes()})
         with _options.path_argument(path) as name:
+            if name.endswith(b".nc"):
+                from dsstne import _netcdf_model  # which imports this module
+
+                _netcdf_model.save(self, path)
+                return
+            options = _options.to_json({"attributes": self._file_attributes()})
             _native.call("model_save", self._handle.value, name, options)
 
     def _file_attributes(self) -> dict[str, str]:
@@ -518,14 +530,24 @@ def fit_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         return {}  # the engine will read the file, and say what is wrong with it
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
+def load(path: str | os.PathLike[str], *, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> Model:
     """Reads a model file of :meth:`Model.save` and checks all digests and numbers in it.
 
-    It also reads the model of a checkpoint, which has the state of its training, too (:meth:`dsstne.Trainer.resume`).
+    It also reads the model of a checkpoint, which has the state of its training, too (:meth:`dsstne.Trainer.resume`),
+    and network files of Amazon's DSSTNE, which are NetCDF-4 (docs/dsstne.md).
+
+    Args:
+        path: The file. Its content decides what it is.
+        threads: Number of threads that read a model file; None = as many as pay.
+        sizes: Only for a file of DSSTNE, which fills inputs and outputs up to a multiple of 128: the columns or items
+            of these layers by name. Without, they are as wide as in the file, or as it was saved by :meth:`Model.save`.
 
     Raises:
         MissingFileError: The file does not exist.
         CorruptFileError: The file is not a model file, or is damaged.
+        InvalidArgumentError: An argument is not valid, or the network of a file of DSSTNE has a mistake.
+        UnsupportedError: The file is in a classic NetCDF format; the message says how to convert it.
+        ImportError: The packages that read NetCDF are missing: ``pip install dsstne[netcdf]``.
         KeyboardInterrupt: Ctrl-C; the rest is read in the background and freed.
 
     Example:
@@ -538,6 +560,14 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     options = _options.to_json({"threads": threads})
     model = Model.__new__(Model)
     with _options.path_argument(path) as name:
+        from dsstne import _netcdf_file
+
+        if _netcdf_file.is_netcdf(path):
+            from dsstne import _netcdf_model  # which imports this module
+
+            return _netcdf_model.load(path, sizes)
+        if sizes is not None and os.path.exists(name):  # noqa: PTH110 - a Path takes no bytes
+            raise InvalidArgumentError("sizes is given, but the file is not a network file of DSSTNE; leave it out")
         model._adopt(_handles.Handle("model_load", name, options, slow=True))
     model._read_attributes()
     with _reading_attributes(path):

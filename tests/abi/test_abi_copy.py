@@ -47,6 +47,25 @@ def test_a_tensor_that_is_set_is_set_in_one_model(blocks: Blocks) -> None:
     assert private_copies(library, blocks.trainer) == []
 
 
+def test_rows_that_are_set_are_set_in_one_model(blocks: Blocks) -> None:
+    library, rows = blocks.library, np.array([[1, 2, 3, 4, 5, 6, 7, 8], [8, 7, 6, 5, 4, 3, 2, 1]], np.float32)
+    other, before = library.open("model_copy", blocks.model), tensors(library, blocks.model)
+    weight = np.frombuffer(before["hidden.weight"], np.float32).reshape(-1, 8).copy()
+    got = np.empty((3, 8), np.float32)
+    library.call("model_get_rows", other, b"hidden.weight", 2, 3, got.ctypes.data, got.nbytes)
+    np.testing.assert_array_equal(got, weight[2:5])
+    library.call("model_set_rows", other, b"hidden.weight", 3, 2, rows.ctypes.data, rows.nbytes)
+    weight[3:5] = rows
+    assert tensors(library, other) == before | {"hidden.weight": weight.tobytes()}
+    assert tensors(library, blocks.model) == before
+    library.call("model_set_rows", other, b"hidden.weight", len(weight), 0, None, 0)
+    rows[1, 7] = np.nan
+    with pytest.raises(Failure, match=r"hidden.weight, row 4, column 7: NaN is not finite"):
+        library.call("model_set_rows", other, b"hidden.weight", 3, 2, rows.ctypes.data, rows.nbytes)
+    assert tensors(library, other) == before | {"hidden.weight": weight.tobytes()}
+    library.call("model_close", other)
+
+
 def test_a_trainer_that_has_begun_goes_on_in_memory_of_its_own(blocks: Blocks) -> None:
     library = blocks.library
     library.call("trainer_run", blocks.trainer, 2, 0.0, None)

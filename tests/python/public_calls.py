@@ -249,7 +249,21 @@ def calls():
                 **COMPUTE,
             },
         ),
-        "load": (dsstne.load, {"path": "model.dsstne", "threads": 1}),
+        "load": (dsstne.load, {"path": "model.dsstne", "threads": 1, "sizes": None}),
+        "netcdf.network": (dsstne.netcdf.network, {"path": "net.nc", "sizes": None}),
+        "netcdf.datasets": (dsstne.netcdf.datasets, {"path": "data.nc"}),
+        "netcdf.read": (read_data, {"path": "data.nc", "name": None, "columns": 4, "as_target": False}),
+        "netcdf.write": (
+            dsstne.netcdf.write,
+            {
+                "path": "written.nc",
+                "matrices": {"x": X},
+                "boolean": True,
+                "sample_weight": None,
+                "items": None,
+                "rows": None,
+            },
+        ),
         "keep_devices": (dsstne.keep_devices, {"keep": True}),
         "set_limits": (limits, {"memory": 1 << 40, "threads": 1}),
         "doctor": (dsstne.doctor, {}),
@@ -647,6 +661,10 @@ def trained(model, **given):
 def asked(opened):
     with opened() as predictor:
         return predictor.recommend(X[:2])  # a whole batch, which does not wait for more rows
+
+
+def read_data(**given):
+    return vars(dsstne.netcdf.read(**given))
 
 
 def exported(**given):

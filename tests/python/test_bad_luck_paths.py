@@ -23,6 +23,8 @@ READERS = {
     "from_file": lambda path: dsstne.Dataset.from_file(path, columns=4),
     "open": dsstne.Dataset.open,
     "network": dsstne.Model,
+    "netcdf.network": dsstne.netcdf.network,
+    "netcdf.read": dsstne.netcdf.read,
 }
 
 

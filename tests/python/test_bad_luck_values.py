@@ -10,13 +10,13 @@ import pyarrow.feather
 import pytest
 import scipy.sparse
 from odd_values import ODD, X
-from public_calls import FILTER, RIDGE, calls, network_model, run
+from public_calls import FILTER, LAYERS, RIDGE, calls, network_model, run
 
 import dsstne
 
 # ---- what is public ----
 
-RECORDS = {"Progress"}  # classes that only hold values, which users do not make
+RECORDS = {"Progress", "netcdf.Data", "netcdf.DataSet"}  # classes that only hold values, which users do not make
 ATTRIBUTES = ("Model.history", "Model.attributes")  # that users may set
 FORWARDS = {"Model.embed": "predict", "Model.scores": "predict", "Model.similar_items": "neighbors"}  # **options
 FORWARDS |= {"Recommender.recommend": "recommend"}
@@ -148,6 +148,7 @@ PLAIN = {
     **dict.fromkeys(["checkpoints", "background", "resume"], FLAG),
     **{f"Model.{name} activation": FLAG for name in ("predict", "scores", "embed")},
     "export.query_vectors activation": FLAG,
+    **dict.fromkeys(["netcdf.read as_target", "netcdf.write boolean"], FLAG),
     "Model.check_gradients elements": {"2**31"},
     "Model.check_gradients tolerance": {*FLOATS, "5e-324", "1e308"},
     **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
@@ -236,6 +237,8 @@ def place(tmp_path_factory):
     dsstne.Dataset(X).save(folder / "saved.arrow")
     for name in ("model.dsstne", "\u00e9", "{}", "cpu"):
         dsstne.popularity(X).save(folder / name)
+    dsstne.Model({"layers": LAYERS, "loss": "sigmoid"}).save(folder / "net.nc")
+    dsstne.netcdf.write(folder / "data.nc", {"x": X})
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
         trainer.save(folder / "run.checkpoint")
     before = resource.getrlimit(resource.RLIMIT_AS)
