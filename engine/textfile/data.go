@@ -39,6 +39,9 @@ type Options struct {
 
 const defaultBlock = 1 << 20
 
+// LongestLine is the largest Options.LongestLine.
+const LongestLine = 1_000_000_000
+
 // Report counts what a reading found.
 type Report struct {
 	Files   int   `json:"files"`

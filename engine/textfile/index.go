@@ -17,8 +17,8 @@ import (
 // mostLabel is the size of the longest line of an index file.
 const mostLabel = 1 << 20
 
-// ReadIndex reads an index file: a label, a TAB and its number on each line, in any order. The numbers are 0, 1, 2, ...,
-// each once.
+// ReadIndex reads an index file: a label, a TAB and its number on each line, in any order. The numbers are 0, 1, 2
+// and so on, each once.
 func ReadIndex(path string) (Index, error) {
 	b := &budget{}
 	block := newBlock(b)
@@ -78,7 +78,7 @@ func (r *indexReader) read(b *block) error {
 func (r *indexReader) add(whole []byte, line int64) error {
 	tab := bytes.IndexByte(whole, '\t')
 	if tab < 0 {
-		return fault.New(fault.InvalidData, "the line has no TAB; a line of an index is a label, a TAB and the label's number")
+		return fault.New(fault.InvalidData, "the line has no TAB; a line of an index is a label, a TAB and its number")
 	}
 	label, number := whole[:tab], whole[tab+1:]
 	if problem := labelProblem(label); problem != "" {

@@ -54,7 +54,7 @@ func TestAnIndexThatCannotBeReadAgainIsNotWritten(t *testing.T) {
 
 func TestADamagedIndexIsAnErrorWithItsPlace(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\t0\nb":                       ", line 2: the line has no TAB; a line of an index is a label, a TAB and the label's",
+		"a\t0\nb":                       ", line 2: the line has no TAB; a line of an index is a label, a TAB and its number",
 		"\t0":                           ", line 1: the label is empty",
 		"a:b\t0":                        `, line 1: the label is "a:b", but labels have no TAB, newline, colon or comma`,
 		"\xff\t0":                       `, line 1: the label is "\xff", which is not valid UTF-8`,

@@ -168,8 +168,8 @@ func (s *source) close() {
 }
 
 func tooLong(name string, line, limit int64) error {
-	return fault.New(fault.InvalidData, "%s, line %d: the line has more than %s bytes; is the file a text? Then raise "+
-		"longest_line", name, line, fault.Grouped(limit))
+	return fault.New(fault.InvalidData, "%s, line %d: the line has more than %s bytes; is the file a text? "+
+		"(the limit is longest_line)", name, line, fault.Grouped(limit))
 }
 
 var errCancelled = fault.New(fault.Cancelled, "reading the text was cancelled")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 8  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 9  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -102,6 +102,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "release_schema": (_NOTHING, (_STRUCT,)),
     "dataset_open": (_STATUS, (_STRUCT, _STRUCT, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_open_file": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
+    "dataset_read_text": (_STATUS, (*_LIST, _TEXT, *(c_int64, _ARRAY, _ARRAY) * 2, _OUT_HANDLE, _ERROR)),
     "dataset_get_info": (_STATUS, (_HANDLE, _OUT_INFO, _ERROR)),
     "dataset_product": (_STATUS, (_HANDLE, _HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_save": (_STATUS, (_HANDLE, _TEXT, _TEXT, *(_ARRAY,) * 4, _ERROR)),
@@ -109,6 +110,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dataset_get_rows": (_STATUS, (_HANDLE, *_LIST, *(_ARRAY,) * 3, c_int64, _ERROR)),
     "dataset_get_array": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "dataset_close": (_STATUS, (_HANDLE, _ERROR)),
+    "index_read": (_STATUS, (_TEXT, _ARRAY, _ARRAY, _LENGTH, _ARRAY, _ERROR)),
+    "index_write": (_STATUS, (_TEXT, c_int64, _ARRAY, _ARRAY, _ERROR)),
     "network_read": (_STATUS, (_TEXT, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "model_create": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "model_load": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
