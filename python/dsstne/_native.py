@@ -27,7 +27,7 @@ from dsstne import _limits
 from dsstne.errors import ForkError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from dsstne._handles import Handle
 
@@ -298,6 +298,16 @@ def address(array: Any) -> int:
 def out_number() -> Any:
     """Allocates the number of a handle, 0; as an argument it is where C writes."""
     return c_uint64(0)
+
+
+def out_size(capacity: int) -> Any:
+    """Allocates a capacity that C replaces by a size; ``.contents.value`` reads it."""
+    return ctypes.pointer(c_size_t(capacity))
+
+
+def texts(items: Sequence[bytes]) -> Any:
+    """Returns the array of strings that C takes as ``const char *const *``."""
+    return (c_char_p * len(items))(*items)
 
 
 def text_buffer(capacity: int = 1 << 14) -> tuple[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -44,13 +43,13 @@ def read_index(path: str | os.PathLike[str]) -> NDArray[np.object_]:
     """
     with _options.path_argument(path) as name:
         size = os.path.getsize(path) if os.path.isfile(path) else 0  # noqa: PTH113, PTH202 - of bytes too
-        count, length = np.array([size // 4 + 1], np.int64), ctypes.c_size_t(size)  # a line has 4 bytes or more
+        count, length = np.array([size // 4 + 1], np.int64), _native.out_size(size)  # a line has 4 bytes or more
         while True:
-            offsets, text = np.empty(int(count[0]) + 1, np.int64), np.empty(length.value, np.uint8)
-            room = int(count[0]), length.value
-            _native.call("index_read", name, count, offsets, ctypes.pointer(length), text if len(text) else None)
-            if int(count[0]) <= room[0] and length.value <= room[1]:
-                offsets, text = offsets[: int(count[0]) + 1], text[: length.value]
+            offsets, text = np.empty(int(count[0]) + 1, np.int64), np.empty(length.contents.value, np.uint8)
+            room = int(count[0]), length.contents.value
+            _native.call("index_read", name, count, offsets, length, text if len(text) else None)
+            if int(count[0]) <= room[0] and length.contents.value <= room[1]:
+                offsets, text = offsets[: int(count[0]) + 1], text[: length.contents.value]
                 return _items.decode_names(text, offsets, "text", "labels")
 
 
@@ -95,8 +94,7 @@ def open_text(paths: Any, features: Any, samples: Any, options: dict[str, Any]) 
     for key, what in (("new_features", features), ("new_samples", samples)):
         if what is None and options[key] != "drop":
             raise InvalidArgumentError(f"{key} is for labels beside those of {key[4:]}=, which is not given")
-    array = (ctypes.c_char_p * len(names))(*names)
-    arguments = (array, len(names), _options.to_json(options), *indexes)
+    arguments = (_native.texts(names), len(names), _options.to_json(options), *indexes)
     return _handles.Handle("dataset_read_text", *arguments, slow=True, cancels=True)
 
 
