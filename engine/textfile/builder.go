@@ -21,6 +21,7 @@ type builder struct {
 	rowNow  list[int64] // by sample: its last row in the text plus 1, once rowOf is used
 	files   []fileStart
 	report  Report
+	touched uint32 // so that the compiler keeps the reads of touch
 
 	turn  sync.Cond // next has changed
 	mu    sync.Mutex
@@ -159,6 +160,7 @@ func (u *builder) row(b *block, r row, begin uint32) error {
 		return err
 	}
 	u.report.Samples++
+	u.touch(b, b.entries.items[begin:r.end])
 	for at := begin; at < r.end; at++ {
 		local := b.entries.items[at]
 		number := b.numbers.items[local]
@@ -183,6 +185,19 @@ func (u *builder) row(b *block, r row, begin uint32) error {
 		}
 	}
 	return u.ends.push(int64(len(u.entries.items)))
+}
+
+// touch reads the places of the table where the search for new features begins. The processor reads many of them at the
+// same time, but would wait for each if it searched first.
+func (u *builder) touch(b *block, entries []uint32) {
+	slots, sum := u.features.slots.items, uint32(0)
+	mask := uint32(len(slots) - 1)
+	for _, local := range entries {
+		if b.numbers.items[local] == unknown {
+			sum += slots[uint32(b.features.items[local].hash>>32)&mask].number
+		}
+	}
+	u.touched = sum
 }
 
 // place notes the sample of the row that comes next.
