@@ -39,6 +39,10 @@ type Options struct {
 
 const defaultBlock = 1 << 20
 
+// mostThreads is how many threads read on any machine. More than twice its processors would only need memory, because
+// each has a block.
+const mostThreads = 16
+
 // LongestLine is the largest Options.LongestLine.
 const LongestLine = 1_000_000_000
 
@@ -99,8 +103,8 @@ func ReadData(paths []string, o Options, cancelled *atomic.Bool) (*Data, error) 
 
 // readAll reads, parses and appends all blocks.
 func readAll(s *source, u *builder) error {
+	threads := min(parallel.Threads(u.o.Threads), max(mostThreads, 2*parallel.Threads(0)))
 	var reading sync.Mutex // guards the source
-	threads := parallel.Threads(u.o.Threads)
 	err := parallel.Do(threads, threads, func(int) error {
 		b := newBlock(u.budget)
 		defer b.free()

@@ -152,6 +152,17 @@ func TestACompressedFileIsToldByItsContentAndMayHaveMembers(t *testing.T) {
 	requirePlain(t, []string{text}, write(t, zipped(t, text[:3], text[3:])), Options{blockSize: 4})
 }
 
+func TestALastLineWithoutNewlineMayFillItsBlock(t *testing.T) {
+	for _, size := range []int{4095, 4096, 4097, 5120} { // lists have room for 4096 bytes or more
+		text := "a\t" + strings.Repeat("x", size-2)
+		for _, file := range []string{text, zipped(t, text)} {
+			for _, block := range []int{1, 512, 1024, 4096} {
+				requirePlain(t, []string{text}, write(t, file), Options{blockSize: block, LongestLine: 1 << 20})
+			}
+		}
+	}
+}
+
 func TestReadingEndsInBoundedMemory(t *testing.T) {
 	bomb := zipped(t, strings.Repeat("0", 1<<24))
 	require.Less(t, len(bomb), 1<<16)

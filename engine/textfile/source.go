@@ -113,8 +113,8 @@ func (s *source) readLines(b *block) (end int, err error) {
 		case errors.Is(err, io.EOF):
 			s.ended = true
 			if end < searched {
-				b.text.items = append(b.text.items, '\n') // reserve made room for it, or this does
 				end = searched + 1
+				return end, b.text.push('\n')
 			}
 			return end, nil
 		case err != nil:
