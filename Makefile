@@ -129,8 +129,8 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== bits of an emulated device"
 	@$(PY) -m pytest -q -m slow tests/python/test_bits.py
 endif
-	@echo "== network files of both dialects, a minute of random ones each"
-	@$(find_go) && for target in network:FuzzParse dsstnejson:FuzzRead; do \
+	@echo "== network files of both dialects, text data and index files, a minute of random ones each"
+	@$(find_go) && for target in network:FuzzParse dsstnejson:FuzzRead textfile:FuzzText textfile:FuzzIndex; do \
 	  $$GO test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime 60s ./engine/$${target%:*} || exit; done
 	@echo; echo "make test-sanitize: all passed"
 

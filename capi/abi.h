@@ -13,6 +13,7 @@ typedef const void const_void;
 typedef const int32_t const_int32;
 typedef const float const_float;
 typedef const int64_t const_int64;
+typedef const char *const const_text;
 typedef const dsstne_dataset_info const_dataset_info;
 
 #if defined(__clang__)

@@ -5,11 +5,13 @@ import "C"
 
 import (
 	"encoding/json"
+	"sync/atomic"
 	"unsafe"
 
 	"dsstne/engine/arrowfile"
 	"dsstne/engine/csr"
 	"dsstne/engine/options"
+	"dsstne/engine/textfile"
 	"dsstne/internal/fault"
 )
 
@@ -20,10 +22,23 @@ type matrix interface {
 	Close() error
 }
 
-type dataset struct{ matrix }
+type dataset struct {
+	matrix
+	cancelled atomic.Bool // ends the reading of a text
+}
 
 func (*dataset) kind() kind     { return datasetKind }
 func (d *dataset) close() error { return d.Close() }
+
+// Cancel ends the reading of a text; others are not read for long.
+func (d *dataset) Cancel() { d.cancelled.Store(true) }
+
+// beside is a matrix with arrays beside its rows.
+type beside interface {
+	Digest() string // of the file that has the rows; empty if none has
+	Arrays() map[string]int64
+	Array(name string, dst []byte) error
+}
 
 //export dsstne_dataset_open
 func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, optionText *C.const_char,
@@ -35,7 +50,7 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 		o := optionsIn(c, optionText, func(text []byte) (options.Dataset, error) { return options.ReadDataset(text, false) })
 		return open(c, out, here, func() (object, error) {
 			m, err := openMatrix(schema, array, o.Columns, o.Check)
-			return &dataset{m}, err
+			return &dataset{matrix: m}, err
 		})
 	})
 }
@@ -50,10 +65,10 @@ func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_data
 		return open(c, out, here, func() (object, error) {
 			if o.Columns == 0 {
 				m, err := arrowfile.OpenSaved(file)
-				return &dataset{m}, err
+				return &dataset{matrix: m}, err
 			}
 			m, err := arrowfile.Open(file, o.Columns, o.Check)
-			return &dataset{m}, err
+			return &dataset{matrix: m}, err
 		})
 	})
 }
@@ -86,7 +101,7 @@ func dsstne_dataset_product(left, right C.dsstne_dataset, optionText *C.const_ch
 			return withNamed(c, right, "right", sharing, func(b *dataset) error {
 				return open(c, out, hop, func() (object, error) {
 					p, err := csr.NewProduct(a.matrix, b.matrix, threads)
-					return &dataset{p}, err
+					return &dataset{matrix: p}, err
 				})
 			})
 		})
@@ -179,14 +194,25 @@ func dsstne_dataset_describe(handle C.dsstne_dataset, buf *C.char, length *C.siz
 	return guard("dsstne_dataset_describe", err, func(c *call) error {
 		return with(c, handle, watching, func(d *dataset) error {
 			return textOut(c, buf, length, func() ([]byte, error) {
-				described := jsonObject{"sha256": nil, "arrays": jsonObject{}}
-				if saved, is := d.matrix.(*arrowfile.Saved); is {
-					described = jsonObject{"sha256": saved.Digest(), "arrays": saved.Arrays()}
-				}
-				return json.Marshal(described)
+				return json.Marshal(describeDataset(d.matrix))
 			})
 		})
 	})
+}
+
+// describeDataset is the text of dsstne_dataset_describe. There is no matrix while a text is read.
+func describeDataset(m matrix) jsonObject {
+	described := jsonObject{"sha256": nil, "arrays": jsonObject{}}
+	if of, is := m.(beside); is {
+		described["arrays"] = of.Arrays()
+		if digest := of.Digest(); digest != "" {
+			described["sha256"] = digest
+		}
+	}
+	if read, is := m.(*textfile.Data); is {
+		described["text"] = read.Report()
+	}
+	return described
 }
 
 //export dsstne_dataset_get_array
@@ -199,11 +225,12 @@ func dsstne_dataset_get_array(handle C.dsstne_dataset, name *C.const_char, dst u
 			if array == "digest" {
 				return hop(func() error { return digestOf(d.matrix, memory) })
 			}
-			saved, is := d.matrix.(*arrowfile.Saved)
+			of, is := d.matrix.(beside)
 			if !is {
-				return fault.New(fault.NotFound, "the dataset has no array %q: it was not opened from a file with a record", array)
+				return fault.New(fault.NotFound, "the dataset has no array %q: it was neither read from a text nor opened from a "+
+					"file with a record", array)
 			}
-			return hop(func() error { return saved.Array(array, memory) })
+			return hop(func() error { return of.Array(array, memory) })
 		})
 	})
 }

@@ -219,6 +219,31 @@ func (t *handleTable) enterClose(handle uint64, k kind, call string) (object, er
 	return t.slots[number].object, nil
 }
 
+// fill ends the call that makes the object of a handle; set stores what it made, beside no other call.
+func (t *handleTable) fill(handle uint64, set func()) {
+	t.mu.Lock()
+	number := handle & (1<<slotBits - 1)
+	t.slots[number].closing = true // no other call begins
+	for t.slots[number].watchers > 0 {
+		t.changed.Wait()
+	}
+	set()
+	t.mu.Unlock()
+	t.leaveClose(handle, false)
+}
+
+// abandon retires the handle of an object that was never made, whose call changes it.
+func (t *handleTable) abandon(handle uint64) {
+	t.mu.Lock()
+	number := handle & (1<<slotBits - 1)
+	t.slots[number].closing = true
+	for t.slots[number].watchers > 0 {
+		t.changed.Wait()
+	}
+	t.mu.Unlock()
+	t.leaveClose(handle, true)
+}
+
 func (t *handleTable) leaveClose(handle uint64, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

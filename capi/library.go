@@ -58,7 +58,8 @@ func dsstne_describe(buf *C.char, length *C.size_t, err *C.dsstne_error) C.dsstn
 //export dsstne_cancel
 func dsstne_cancel(handle C.uint64_t, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_cancel", err, func(c *call) error {
-		o, err := handles.enter(uint64(handle), "handle", c.name, watching, trainerKind, predictorKind, solverKind)
+		o, err := handles.enter(uint64(handle), "handle", c.name, watching, datasetKind, trainerKind, predictorKind,
+			solverKind)
 		if err != nil {
 			return err
 		}

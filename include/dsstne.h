@@ -45,8 +45,9 @@
  *   number of columns of dsstne_dataset_open_file optional.
  *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
  *   1.8 adds dsstne_trainer_set_row_weights, and dense matrices to dsstne_dataset_open.
- *   1.9 adds dsstne_dataset_index, and uint32 indices, float16 and integer values to dsstne_dataset_open.
- *   1.9 adds dsstne_model_get_rows and dsstne_model_set_rows.
+ *   1.9 adds dsstne_dataset_index, and uint32 indices, float16 and integer values to dsstne_dataset_open;
+ *   dsstne_model_get_rows and dsstne_model_set_rows; dsstne_dataset_read_text, dsstne_index_read and dsstne_index_write,
+ *   and datasets to dsstne_cancel.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -165,8 +166,8 @@ dsstne_status dsstne_configure(const char *options, dsstne_error *err);
  * the keys datasets, models, trainers, predictors and solvers. */
 dsstne_status dsstne_describe(char *buf, size_t *len, dsstne_error *err);
 
-/* Asks the call that is running on this trainer, predictor or solver to end at the next safe point with DSSTNE_CANCELLED, and
- * returns at once. Does nothing if no call is running. */
+/* Asks the call that is running on this trainer, predictor, solver or dataset (since 1.9) to end at the next safe point
+ * with DSSTNE_CANCELLED, and returns at once. Does nothing if no call is running. */
 dsstne_status dsstne_cancel(uint64_t handle, dsstne_error *err);
 
 /* Release callbacks for Arrow structs whose memory the caller keeps. They mark the struct and its children as released
@@ -187,7 +188,9 @@ typedef struct dsstne_dataset_info {
   int64_t bytes; /* size of the arrays */
   double minimum; /* smallest and largest stored value; 0 if there is none */
   double maximum;
-  const void *offsets; /* addresses of the first offset, index and value in the caller's memory; null for a file */
+  /* Addresses of the first offset, index and value in the caller's memory, or in the library's until
+   * dsstne_dataset_close if a text was read; null for a file. */
+  const void *offsets;
   const void *indices;
   const void *values; /* null if value_bits is 0, or if values of a sparse matrix are not float32 or float64 */
 } dsstne_dataset_info;
@@ -230,6 +233,39 @@ dsstne_status dsstne_dataset_product(dsstne_dataset left, dsstne_dataset right, 
  * Options: {"type": "int64" ("int32", "uint32"), "threads": n}; type is that of the numbers. Since 1.9. */
 dsstne_status dsstne_dataset_index(dsstne_dataset dataset, const void *index, int64_t n_rows, const char *options,
                                    dsstne_dataset *out, dsstne_error *err);
+/* Reads the text data of Amazon's DSSTNE (docs/text.md): lines "sample TAB feature[,value]:feature[,value]:...". A path
+ * is a file, or a folder that stands for its files in the order of their names; files may be compressed with gzip. Row
+ * n of the dataset is the sample with the number n, and column n the feature. Labels are numbered as they appear in the
+ * text, after those of an index: item_offsets and item_text are labels of n_items features as dsstne_dataset_save takes
+ * names, row_offsets and row_text those of n_rows samples; null offsets stand for no index. Samples of an index that
+ * the text lacks are empty rows. The arrays belong to the library; they have int32 offsets if there are fewer than 2^31
+ * entries, int32 indices, and float32 values or none.
+ * This function writes the handle to out at once, so that dsstne_cancel can end it from another thread; other calls
+ * that use the handle before it returns fail with DSSTNE_BUSY. After a failure out is 0. Options:
+ *   "values": "indicator" (the default): every value is 1; "analog": they are those of the text
+ *   "on_malformed": "error" (the default) names file, line and column; "skip" skips the line and counts it
+ *   "on_repeated": "replace" (the default): the last line of a sample counts; "merge": all of them; "error"
+ *   "new_features", "new_samples": what happens to labels that an index lacks: "drop" (the default), "add"
+ *   "longest_line": most bytes of a line, at most 1,000,000,000 (the default)
+ *   "memory_limit": most bytes for the dataset and its reading; 0 = no limit
+ *   "threads": n
+ * Since 1.9. */
+dsstne_status dsstne_dataset_read_text(const char *const *paths, int64_t n_paths, const char *options, int64_t n_items,
+                                       const int64_t *item_offsets, const void *item_text, int64_t n_rows,
+                                       const int64_t *row_offsets, const void *row_text, dsstne_dataset *out,
+                                       dsstne_error *err);
+
+/* Reads an index file of Amazon's DSSTNE: lines "label TAB number", in any order. The numbers are 0, 1, 2 and so on,
+ * each once. On entry offsets has room for *n + 1 numbers and text for *len bytes; on return *n is the number of labels
+ * and *len the size of their text. If there is too little room, the function writes neither array; call again.
+ * Label i is the bytes text[offsets[i]] .. text[offsets[i + 1] - 1]. Since 1.9. */
+dsstne_status dsstne_index_read(const char *path, int64_t *n, int64_t *offsets, size_t *len, void *text,
+                                dsstne_error *err);
+
+/* Writes an index file of n labels, which dsstne_index_read reads. It is safe against crashes like
+ * dsstne_dataset_save. Since 1.9. */
+dsstne_status dsstne_index_write(const char *path, int64_t n, const int64_t *offsets, const void *text,
+                                 dsstne_error *err);
 
 /* Fills info, whose struct_size the caller sets. */
 dsstne_status dsstne_dataset_get_info(dsstne_dataset dataset, dsstne_dataset_info *info, dsstne_error *err);
@@ -244,13 +280,17 @@ dsstne_status dsstne_dataset_save(dsstne_dataset dataset, const char *path, cons
                                   const void *row_text, dsstne_error *err);
 
 /* Writes JSON: {"sha256": text, "arrays": {name: bytes}}. sha256 identifies the content of a file that was opened
- * without "columns", and is null for other datasets. arrays are those of dsstne_dataset_get_array. Since 1.6. */
+ * without "columns", and is null for other datasets. arrays are those of dsstne_dataset_get_array. Since 1.6.
+ * Since 1.9, a dataset of dsstne_dataset_read_text also has "text", what the reading found: {"files": n, "bytes": n,
+ * "lines": n, "samples": n, "repeated_samples": n, "new_samples": n, "new_features": n, "unknown_samples": n,
+ * "unknown_features": n, "malformed": {kind: {"lines": n, "first": {"file": text, "line": n, "column": n}}}}. */
 dsstne_status dsstne_dataset_describe(dsstne_dataset dataset, char *buf, size_t *len, dsstne_error *err);
 
 /* Copies an array; bytes must be its size. "digest" (32 characters) identifies the rows of any dataset, however they are
  * stored; finding it reads all of them, unless a file has it. The others are those of a file that was opened without
  * "columns": "column_counts" (I64 [columns]) has the number of stored entries of each column; "items" and "rows", if
- * there are names, have the offsets of dsstne_dataset_save (I64) and behind them the text. Since 1.6. */
+ * there are names, have the offsets of dsstne_dataset_save (I64) and behind them the text. Since 1.6. A dataset of
+ * dsstne_dataset_read_text has "items" and "rows". */
 dsstne_status dsstne_dataset_get_array(dsstne_dataset dataset, const char *name, void *dst, size_t bytes,
                                        dsstne_error *err);
 

@@ -81,19 +81,24 @@ func AllocHost(n int64) (*HostBuffer, error) {
 	if n == 0 {
 		return &HostBuffer{}, nil
 	}
-	p, err := newPages(n)
+	p, err := newPages(n, shiftOf(n))
 	if err != nil {
 		return nil, err
 	}
 	return &HostBuffer{pages: p, n: n}, nil
 }
 
-// newPages returns zeroed pages for n elements, with one user.
-func newPages(n int64) (*pages, error) {
-	size, shift := n*4, int64(0)
-	if size >= hugePage {
-		shift = nextShift()
+// shiftOf is where in its page a new buffer of n elements begins.
+func shiftOf(n int64) int64 {
+	if n*4 >= hugePage {
+		return nextShift()
 	}
+	return 0
+}
+
+// newPages returns zeroed pages for n elements, with one user.
+func newPages(n, shift int64) (*pages, error) {
+	size := n * 4
 	claimed := max(size+shift, blockSize)
 	if err := claim(claimed); err != nil {
 		return nil, err
@@ -184,7 +189,7 @@ func (b *HostBuffer) Own() error {
 	if shared.users.Load() == 1 {
 		return nil
 	}
-	p, err := newPages(b.n)
+	p, err := newPages(b.n, shiftOf(b.n))
 	if err != nil {
 		return err
 	}
@@ -192,6 +197,70 @@ func (b *HostBuffer) Own() error {
 	b.pages = p
 	shared.leave()
 	return nil
+}
+
+// Resize changes the number of elements. The first ones keep their values, and new ones are 0. The system moves large
+// memory by its pages, without copying it. Views from before are not valid any more. Nobody may use the buffer
+// meanwhile, and no other buffer may have its memory. After a failure it is as it was.
+func (b *HostBuffer) Resize(n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.pages
+	switch {
+	case n < 0 || n > (1<<62)/4:
+		return fault.New(fault.InvalidArgument, "cannot allocate %d elements", n)
+	case old == nil && n == 0:
+		return nil
+	case old == nil:
+		p, err := newPages(n, shiftOf(n))
+		if err == nil {
+			b.pages, b.n = p, n
+		}
+		return err
+	case n == 0:
+		old.leave()
+		b.pages, b.n = nil, 0
+		return nil
+	}
+	shift := int64(len(old.mapped) - len(old.bytes))
+	switch {
+	case n*4 <= blockSize:
+		shift = 0
+	case len(old.mapped) == blockSize:
+		shift = shiftOf(n)
+	}
+	claimed := int64(len(old.mapped))
+	allocated.Add(-claimed) // the new memory has these pages
+	p, err := newPages(n, shift)
+	allocated.Add(claimed)
+	if err != nil {
+		return err
+	}
+	old.moveTo(p, min(n, b.n)*4)
+	old.leave()
+	b.pages, b.n = p, n
+	return nil
+}
+
+// Flags of mremap of Linux: MREMAP_MAYMOVE, MREMAP_FIXED and MREMAP_DONTUNMAP.
+const mremapPages = 1 | 2 | 4
+
+// moveTo moves the first bytes to new pages, and copies them if the system cannot move pages. What is behind them in
+// the new pages stays 0. The old pages have any content afterwards.
+func (p *pages) moveTo(to *pages, bytes int64) {
+	shift := len(p.mapped) - len(p.bytes)
+	if len(p.mapped) != blockSize && len(to.mapped) != blockSize && len(to.mapped)-len(to.bytes) == shift {
+		used := int64(shift) + bytes
+		whole := (used + pageSize - 1) &^ (pageSize - 1) // mappings end with their last page
+		from, at := unsafe.Pointer(unsafe.SliceData(p.mapped)), unsafe.Pointer(unsafe.SliceData(to.mapped))
+		_, _, failure := syscall.Syscall6(syscall.SYS_MREMAP, uintptr(from), uintptr(whole), uintptr(whole), mremapPages,
+			uintptr(at), 0)
+		if failure == 0 {
+			clear(to.mapped[used:min(whole, int64(len(to.mapped)))])
+			return
+		}
+	}
+	copy(to.bytes, p.bytes[:bytes])
 }
 
 // Len is the number of elements.

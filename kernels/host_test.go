@@ -126,3 +126,31 @@ func TestOfBuffersThatOwnAtTheSameTimeOneKeepsTheMemory(t *testing.T) {
 		require.Equal(t, 1, kept)
 	}
 }
+
+func TestAResizedBufferKeepsItsFirstElementsAndTheOthersAre0(t *testing.T) {
+	b, err := kernels.AllocHost(0)
+	require.NoError(t, err)
+	before := kernels.ReadMemory(kernels.DeviceInfo{}).Allocated
+	kept := int64(0)
+	for _, n := range []int64{5, 16384, 9, 16385, 1 << 20, 40000, 16384, 1 << 19, 1<<19 + 1, 30001, 70000, 0, 3} {
+		require.NoError(t, b.Resize(n))
+		require.Equal(t, n, b.Len())
+		values := b.Int32()
+		require.Len(t, values, int(n))
+		kept = min(kept, n)
+		for i, value := range values {
+			want := int32(0)
+			if int64(i) < kept {
+				want = int32(i + 1)
+			}
+			require.Equal(t, want, value, "element %d of %d", i, n)
+			values[i] = int32(i + 1)
+		}
+		kept = n
+	}
+	require.Error(t, b.Resize(-1))
+	require.Error(t, b.Resize(1<<60))
+	require.Equal(t, []int32{1, 2, 3}, b.Int32(), "a failure leaves it as it was")
+	b.Free()
+	require.Equal(t, before, kernels.ReadMemory(kernels.DeviceInfo{}).Allocated)
+}

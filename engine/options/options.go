@@ -11,6 +11,7 @@ import (
 	"dsstne/engine/model"
 	"dsstne/engine/predict"
 	"dsstne/engine/strictjson"
+	"dsstne/engine/textfile"
 	"dsstne/kernels"
 )
 
@@ -90,6 +91,24 @@ type Index struct {
 func ReadIndex(text []byte) (Index, error) {
 	return read(text, "index options", func(o *strictjson.Object) Index {
 		return Index{o.Word("type", Int64, Int32, Int64, Uint32), threads(o)}
+	})
+}
+
+// repeatedWords are those of textfile.Repeated.
+var repeatedWords = []string{"replace", "merge", "error"}
+
+// ReadText reads options of reading a text.
+func ReadText(text []byte) (textfile.Options, error) {
+	return read(text, "text options", func(o *strictjson.Object) (t textfile.Options) {
+		t.Analog = o.Word("values", "indicator", "indicator", "analog") == "analog"
+		t.SkipMalformed = o.Word("on_malformed", "error", "error", "skip") == "skip"
+		t.Repeated = textfile.Repeated(slices.Index(repeatedWords, o.Word("on_repeated", repeatedWords[0], repeatedWords...)))
+		t.ExtendFeatures = o.Word("new_features", "drop", "drop", "add") == "add"
+		t.ExtendSamples = o.Word("new_samples", "drop", "drop", "add") == "add"
+		t.LongestLine = o.Int("longest_line", textfile.LongestLine, strictjson.Between(1, textfile.LongestLine))
+		t.MemoryLimit = o.Int("memory_limit", 0, strictjson.NotNegative)
+		t.Threads = threads(o)
+		return t
 	})
 }
 

@@ -15,9 +15,7 @@ import (
 // Do calls work for 0 .. n-1 on up to threads goroutines (0: as many as the process may use), or on the caller's if one
 // suffices. It begins parts in order, none after a failure: the error is that of the lowest part that fails.
 func Do(threads, n int, work func(part int) error) error {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+	threads = Threads(threads)
 	errs := make([]error, n)
 	var next, failed atomic.Int64
 	worker := func() {
@@ -41,6 +39,14 @@ func Do(threads, n int, work func(part int) error) error {
 		wait.Wait()
 	}
 	return cmp.Or(errs...)
+}
+
+// Threads is n, or as many as the process may use if n is 0.
+func Threads(n int) int {
+	if n <= 0 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return n
 }
 
 // Guarded calls work and turns a panic into an error.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dsstne.selection import auto
     from dsstne.serving import OpenPredictor
     from dsstne.solvers import factorize, item_knn, linear, rp3beta
+    from dsstne.textfile import read_index, write_index
     from dsstne.trainer import Progress, Trainer
     from dsstne.weighting import bm25_weight, tfidf_weight
 
@@ -93,12 +94,14 @@ __all__ = [
     "netcdf",
     "plots",
     "popularity",
+    "read_index",
     "rp3beta",
     "search",
     "set_limits",
     "spectral",
     "svd",
     "tfidf_weight",
+    "write_index",
 ]
 
 _MODULES = {
@@ -124,12 +127,14 @@ _MODULES = {
     "keep_devices": "devices",
     "load": "model",
     "popularity": "api",
+    "read_index": "textfile",
     "rp3beta": "solvers",
     "search": "searching",
     "set_limits": "devices",
     "spectral": "decomposition",
     "svd": "decomposition",
     "tfidf_weight": "weighting",
+    "write_index": "textfile",
 }
 
 _SUBMODULES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -130,12 +131,19 @@ def close_abandoned() -> None:
                 _abandoned.pop(number, None)
 
 
-def _open_slowly(native: _Native, opener: str, *arguments: Any) -> None:
+def _open_slowly(native: _Native, opener: str, *arguments: Any, cancels: bool) -> None:
     """Opens an object on another thread, so that Ctrl-C ends the wait; that thread is then the last to refer to it."""
     work = _native.Work(opener, lambda: _native.call(opener, *arguments, native.number), daemon=True)
     work.start()
-    while not work.done.wait(0.1):
-        pass
+    try:
+        while not work.done.wait(0.1):
+            pass
+    except BaseException:
+        while cancels and not work.done.wait(0.02):
+            if native.number.value:  # C writes it when it begins
+                with contextlib.suppress(DsstneError):  # the call has just ended
+                    _native.call("cancel", native.number.value)
+        raise
     work.raise_failure()
 
 
@@ -147,15 +155,18 @@ class Handle:
         arguments: Its arguments before the out-parameter.
         owners: Objects that must outlive the native object.
         slow: Opens it on another thread, so that Ctrl-C ends the wait. What is opened then is closed in the background.
+        cancels: Ctrl-C also ends the opener, which writes the handle when it begins.
     """
 
     __slots__ = ("__weakref__", "_native")
 
-    def __init__(self, opener: str, *arguments: Any, owners: object = None, slow: bool = False) -> None:
+    def __init__(
+        self, opener: str, *arguments: Any, owners: object = None, slow: bool = False, cancels: bool = False
+    ) -> None:
         self._native = _Native(opener.partition("_")[0], owners)
         close_abandoned()
         if slow:
-            _open_slowly(self._native, opener, *arguments)
+            _open_slowly(self._native, opener, *arguments, cancels=cancels)
         else:
             _native.call(opener, *arguments, self._native.number)
 

@@ -27,7 +27,7 @@ from dsstne import _limits
 from dsstne.errors import ForkError, LibraryError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from dsstne._handles import Handle
 
@@ -102,6 +102,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "release_schema": (_NOTHING, (_STRUCT,)),
     "dataset_open": (_STATUS, (_STRUCT, _STRUCT, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_open_file": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
+    "dataset_read_text": (_STATUS, (*_LIST, _TEXT, *(c_int64, _ARRAY, _ARRAY) * 2, _OUT_HANDLE, _ERROR)),
     "dataset_get_info": (_STATUS, (_HANDLE, _OUT_INFO, _ERROR)),
     "dataset_product": (_STATUS, (_HANDLE, _HANDLE, _TEXT, _OUT_HANDLE, _ERROR)),
     "dataset_index": (_STATUS, (_HANDLE, _ARRAY, c_int64, _TEXT, _OUT_HANDLE, _ERROR)),
@@ -110,6 +111,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dataset_get_rows": (_STATUS, (_HANDLE, *_LIST, *(_ARRAY,) * 3, c_int64, _ERROR)),
     "dataset_get_array": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "dataset_close": (_STATUS, (_HANDLE, _ERROR)),
+    "index_read": (_STATUS, (_TEXT, _ARRAY, _ARRAY, _LENGTH, _ARRAY, _ERROR)),
+    "index_write": (_STATUS, (_TEXT, c_int64, _ARRAY, _ARRAY, _ERROR)),
     "network_read": (_STATUS, (_TEXT, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "model_create": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
     "model_load": (_STATUS, (_TEXT, _TEXT, _OUT_HANDLE, _ERROR)),
@@ -298,6 +301,16 @@ def address(array: Any) -> int:
 def out_number() -> Any:
     """Allocates the number of a handle, 0; as an argument it is where C writes."""
     return c_uint64(0)
+
+
+def out_size(capacity: int) -> Any:
+    """Allocates a capacity that C replaces by a size; ``.contents.value`` reads it."""
+    return ctypes.pointer(c_size_t(capacity))
+
+
+def texts(items: Sequence[bytes]) -> Any:
+    """Returns the array of strings that C takes as ``const char *const *``."""
+    return (c_char_p * len(items))(*items)
 
 
 def text_buffer(capacity: int = 1 << 14) -> tuple[Any, Any]:

@@ -78,9 +78,8 @@ def text_argument(text: str, what: str) -> bytes:
         raise InvalidArgumentError(f"{what} {_checks.shown(text)} is not valid Unicode: {error}") from None
 
 
-@contextmanager
-def path_argument(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Encodes the path of a file for C, as ``open`` does; names the file in errors of the block."""
+def path_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Encodes the path of a file for C, as ``open`` does."""
     try:
         name = os.fsencode(path)
     except TypeError:
@@ -89,6 +88,13 @@ def path_argument(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise InvalidArgumentError(f"path {_checks.shown(path)} cannot be the name of a file: {error}") from None
     if b"\0" in name:
         raise InvalidArgumentError(f"path {_checks.shown(path)} contains a NUL character")
+    return name
+
+
+@contextmanager
+def path_argument(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Does as :func:`path_bytes`, and names the file in errors of the block."""
+    name = path_bytes(path)
     try:
         yield name
     except (InputOutputError, MissingFileError) as error:

@@ -13,6 +13,7 @@ from dsstne import _arrow, _checks, _handles, _items, _native, _options
 from dsstne._tables import Shown, Table, cell, size
 from dsstne.errors import CorruptFileError, InvalidArgumentError, InvalidDataError, UnsupportedError
 from dsstne.interactions import Interactions
+from dsstne.textfile import Lent, open_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +96,9 @@ class Dataset(_handles.Closing, Shown):
 
     _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy, or of _dense if needed
     _dense: NDArray[Any] | None = None  # of NumPy
-    _file: dict[str, Any] | None = None  # the description of a file that was opened with its record
+    _described: dict[str, Any] | None = None  # what the engine says about a text, or a file opened with its record
     _path: str | bytes | None = None  # of this file
+    _lent: Lent | None = None  # the arrays of a text, which belong to the engine
     _interactions: Interactions | None = None  # whose matrix it is
     _item_names: NDArray[Any] | None = None  # of a file, when they have been read
     _factors: tuple[Dataset, Dataset] | None = None  # whose product it is
@@ -281,8 +283,88 @@ class Dataset(_handles.Closing, Shown):
         """
         made = cls.__new__(cls)
         made._open_file(path, {})
-        made._file = _native.call_json("dataset_describe", made._handle.value)
+        made._described = _native.call_json("dataset_describe", made._handle.value)
         made._path = os.path.abspath(os.fspath(path))  # noqa: PTH100 - of bytes too, and links stay
+        return made
+
+    @classmethod
+    def from_text(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        features: Sequence[str] | ArrayLike | None = None,
+        samples: Sequence[str] | ArrayLike | None = None,
+        values: str = "indicator",
+        new_features: str = "drop",
+        new_samples: str = "drop",
+        on_malformed: str = "error",
+        on_repeated: str = "replace",
+        longest_line: int = 1_000_000_000,
+        memory_limit: int | None = None,
+        threads: int | None = None,
+    ) -> Dataset:
+        r"""Reads the text data of Amazon's DSSTNE on all threads.
+
+        A line is a sample: its label, a TAB, and its features between colons, each a label or a label, a comma and a
+        value (`docs/text.md`). A sample becomes a row and a feature a column; :attr:`row_names` and :attr:`item_names`
+        are their labels. ``data.info["text"]`` counts what was found: ``files``, ``bytes``, ``lines``, ``samples``,
+        ``repeated_samples``, ``new_samples`` and ``new_features`` (not in the indexes), ``unknown_samples`` (rows
+        dropped) and ``unknown_features`` (entries dropped), and by kind the ``malformed`` lines that were skipped, with
+        the first place of each. Ctrl-C ends the reading.
+
+        Args:
+            paths: Paths of files, or of folders, which stand for their files in the order of their names, without those
+                whose names begin with a dot. Files may be compressed with gzip.
+            features: Labels of the columns in order, such as :func:`dsstne.read_index` returns; None: they are numbered
+                as they appear in the text.
+            samples: Labels of the rows in order; rows of samples that the text lacks are empty. None: they are numbered
+                as they appear.
+            values: ``"indicator"``: every value is 1. ``"analog"``: the values of the text.
+            new_features: What happens to features that ``features`` lacks: ``"drop"``, or ``"add"`` behind them.
+            new_samples: What happens to samples that ``samples`` lacks.
+            on_malformed: ``"error"``, or ``"skip"`` a malformed line and count it.
+            on_repeated: What happens if a sample is there again: its last line counts (``"replace"``), the entries of
+                all its lines count (``"merge"``), or it is an ``"error"``.
+            longest_line: Most bytes of a line, at most 1,000,000,000.
+            memory_limit: Most bytes of memory for the dataset and its reading; None: no limit.
+            threads: Number of CPU threads; None: as many as the process may use.
+
+        Raises:
+            MissingFileError: A path does not exist.
+            InvalidDataError: A line is malformed or too long, or the text has no features; the message names file, line
+                and column.
+            CorruptFileError: A compressed file is damaged.
+            OutOfMemoryError: Reading would need more than ``memory_limit``.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder, "ratings.txt")
+            ...     _ = path.write_text("ann\ttea,5:milk,3\nbob\ttea,4\n")
+            ...     data = Dataset.from_text(path, values="analog")
+            >>> data.to_scipy().toarray()
+            array([[5., 3.],
+                   [4., 0.]], dtype=float32)
+            >>> data.row_names, data.item_names
+            (array(['ann', 'bob'], dtype=object), array(['tea', 'milk'], dtype=object))
+        """
+        options = {
+            "values": values,
+            "new_features": new_features,
+            "new_samples": new_samples,
+            "on_malformed": on_malformed,
+            "on_repeated": on_repeated,
+            "longest_line": longest_line,
+            "memory_limit": memory_limit,
+            "threads": threads,
+        }
+        made = cls.__new__(cls)
+        made._handle = open_text(paths, features, samples, options)
+        made._described = _native.call_json("dataset_describe", made._handle.value)
+        info = _native.dataset_info(made._handle)
+        made._lent = Lent(made._handle, info)
+        made._arrays = made._lent.arrays
+        made._info = info | {"text": made._described["text"]}
         return made
 
     @classmethod
@@ -378,7 +460,10 @@ class Dataset(_handles.Closing, Shown):
 
     @property
     def item_names(self) -> NDArray[Any] | None:
-        """Names of the columns: of :class:`dsstne.Interactions`, or of a file, read at the first access; else None."""
+        """Names of the columns: of :class:`dsstne.Interactions`, a text or a file; else None.
+
+        Those of a text or a file are read at the first access.
+        """
         if self._interactions is not None:
             return self._interactions.item_names
         if self._factors is not None:
@@ -407,8 +492,8 @@ class Dataset(_handles.Closing, Shown):
         return _items.decode_names(array[8 * (n + 1) :], array[: 8 * (n + 1)].view(np.int64), "text", what)
 
     def _array(self, name: str, dtype: Any) -> NDArray[Any] | None:
-        """Reads an array beside the rows of a file, if there is one."""
-        size = (self._file or {"arrays": {}})["arrays"].get(name)
+        """Reads an array beside the rows of a file or a text, if there is one."""
+        size = (self._described or {"arrays": {}})["arrays"].get(name)
         if size is None:
             return None
         array = np.empty(size // np.dtype(dtype).itemsize, dtype)
@@ -446,9 +531,30 @@ class Dataset(_handles.Closing, Shown):
         ``rows``, ``columns``, ``non_zeros``, ``bytes``; ``minimum`` and ``maximum`` of the values; ``index_bits``,
         ``offset_bits``, ``value_bits`` (0 = every value is 1); the addresses ``offsets``, ``indices`` and ``values``,
         which are None for a file, a product or an index; ``values`` also if they are neither float32 nor float64. A
-        dense matrix has no indices and offsets: both have 0 bits.
+        dense matrix has no indices and offsets: both have 0 bits. For a text, ``text`` is what the reading found, see
+        :meth:`from_text`.
         """
         return dict(self._info)
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """Returns the matrix as a ``csr_array`` [rows, columns], without copying indices and values if possible.
+
+        The result shares its memory with the dataset if that was made of a SciPy matrix or a text: do not change it.
+        That of a text may be used after :meth:`close`. If every value is 1, ``data`` is a new array of True. The rows
+        of Arrow data, files and products are copied, as by ``dataset[:]``.
+
+        Raises:
+            InvalidHandleError: The dataset is closed.
+
+        Example:
+            >>> import numpy as np
+            >>> with Dataset(np.eye(2, 3, dtype=np.float32)) as data:
+            ...     data.to_scipy().toarray()
+            array([[1., 0., 0.],
+                   [0., 1., 0.]], dtype=float32)
+        """
+        in_memory = self._arrays is not None or self._dense is not None
+        return self._matrix("the dataset") if in_memory or self.closed else self[:]
 
     def __getitem__(self, rows: Any) -> scipy.sparse.csr_array:
         """Copies rows, of files and products too: ``csr_array`` of float32 [len(rows), columns].
@@ -495,9 +601,17 @@ class Dataset(_handles.Closing, Shown):
     def close(self) -> None:
         """Releases the borrowed arrays; closing twice does nothing.
 
+        The arrays of a text stay as long as there is a NumPy view of them.
+
         Raises:
             BusyError: A trainer or predictor still uses it; close that first.
         """
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            self._arrays = None
+            lent.forget()
+            if lent.is_viewed:
+                self._handle = _handles.Handle.awaiting("dataset")  # the last view closes the dataset
         self._handle.close()
         indexed = self._indexed
         self._arrays = self._dense = self._interactions = self._factors = self._indexed = self._index = None
@@ -519,7 +633,7 @@ class Dataset(_handles.Closing, Shown):
             array([1, 0, 2])
         """
         columns = self.shape[1]
-        if self._file is not None:
+        if self._path is not None:
             counts: NDArray[np.int64] | None = self._array("column_counts", np.int64)
             assert counts is not None  # every such file has them
             return counts
@@ -593,14 +707,14 @@ class Dataset(_handles.Closing, Shown):
         return scipy.sparse.csr_array(parts, shape=self.shape)
 
     def __reduce__(self) -> Any:
-        if self._indexed is not None and self._indexed[0]._file is not None:
+        if self._indexed is not None and self._indexed[0]._path is not None:
             return _index_again, (self._indexed[0], self._index)
-        if self._file is None:
+        if self._path is None or self._described is None:
             raise TypeError(
                 "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save "
                 "the dataset and open it with Dataset.open"
             )
-        return _reopen, (self._path, self._file["sha256"])
+        return _reopen, (self._path, self._described["sha256"])
 
     def _parts(self) -> list[str | Table]:
         if self.closed:
@@ -657,7 +771,7 @@ def _index_again(X: Dataset, index: NDArray[Any]) -> Dataset:
 def _reopen(path: str, digest: str) -> Dataset:
     """Opens the file of a pickled dataset."""
     made = Dataset.open(path)
-    if made._file is None or made._file["sha256"] != digest:
+    if made._described is None or made._described["sha256"] != digest:
         made.close()
         raise CorruptFileError(f"{os.fsdecode(path)}: the file is not the one of the dataset that was pickled")
     return made
@@ -681,18 +795,18 @@ def names_of(X: Any) -> NDArray[Any] | None:
 
 
 def named_rows(X: Any) -> Interactions | Dataset | None:
-    """Returns what has the names of the rows of X: Interactions, or a Dataset of a file; None without names."""
+    """Returns what has the names of the rows of X: Interactions, or a Dataset of a file or text; None without names."""
     if not isinstance(X, Dataset):
         return X if isinstance(X, Interactions) else None
     if X._factors is not None:
         return named_rows(X._factors[0])
     if X._interactions is not None:
         return X._interactions
-    return X if X._file is not None and "rows" in X._file["arrays"] else None
+    return X if X._described is not None and "rows" in X._described["arrays"] else None
 
 
 def same_rows(left: Interactions | Dataset, right: Interactions | Dataset) -> bool:
-    """Reports whether the names of rows are equal; those of files are not decoded."""
+    """Reports whether the names of rows are equal; those of files and texts are not decoded."""
     if left is right:
         return True
     if isinstance(left, Interactions) and isinstance(right, Interactions):

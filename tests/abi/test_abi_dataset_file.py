@@ -90,7 +90,7 @@ def test_other_arrays_and_sizes_are_refused(library: Library, path: bytes, name:
 def test_a_dataset_in_memory_has_no_arrays(library: Library, matrix: Matrix) -> None:
     data = library.dataset(matrix)
     assert described(library, data) == {"sha256": None, "arrays": {}}
-    with pytest.raises(Failure, match="it was not opened from a file with a record") as caught:
+    with pytest.raises(Failure, match="it was neither read from a text nor opened from a file") as caught:
         library.call("dataset_get_array", data, b"items", None, 0)
     assert caught.value.status == "NOT_FOUND"
     library.call("dataset_close", data)

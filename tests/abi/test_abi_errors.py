@@ -278,6 +278,15 @@ def test_null_where_something_is_needed_names_the_parameter(blocks: Blocks) -> N
         ("dataset_open_file", None, None, byref(c_uint64(0))): "path is null",
         ("dataset_open_file", b"data.arrow", None, None): "out is null",
         ("dataset_get_info", blocks.dataset, None): "info is null",
+        ("dataset_read_text", None, 0, None, 0, None, None, 0, None, None, None): "out is null",
+        ("dataset_read_text", None, 1, None, 0, None, None, 0, None, None, byref(c_uint64(0))): (
+            "paths is null but n_paths is 1"
+        ),
+        ("index_read", None, some, None, byref(c_size_t(0)), None): "path is null",
+        ("index_read", b"index", None, None, byref(c_size_t(0)), None): "n is null",
+        ("index_read", b"index", some, None, None, None): "len is null",
+        ("index_write", None, 0, some, None): "path is null",
+        ("index_write", b"index", 0, None, None): "offsets is null",
         ("dataset_save", blocks.dataset, None, None, None, None, None, None): "path is null",
         ("dataset_describe", blocks.dataset, None, None): "len is null",
         ("dataset_get_array", blocks.dataset, None, None, 0): "name is null",

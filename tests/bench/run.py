@@ -54,6 +54,7 @@ FULL = [
     "labels",
     "logistic",
     "dsstne_files",
+    "dsstne_text",
     "growth",
     "giant",
 ]

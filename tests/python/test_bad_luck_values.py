@@ -124,6 +124,8 @@ PLAIN = {
     "datasets.fetch_amazon core": {"0"},
     "minimum_rating": {"1.5", "5e-324"},
     "folder": {"an empty str", "an accent", "braces", "a folder", "a str of numpy", "a subclass of str"},
+    "Dataset.from_text memory_limit": {"0", "2**31"},
+    **{key: {"an empty list", "a pair", "a list of str", "a generator"} for key in ("features", "samples", "labels")},
     "size": set(),
     "item": {"0"},
     **{key: {"2**31"} for key in ("item_knn k", "rp3beta k", "iterations", "oversampling")},
@@ -235,6 +237,8 @@ def place(tmp_path_factory):
     rows = pyarrow.array([[0, 2], [3]], pyarrow.list_(pyarrow.int32()))
     pyarrow.feather.write_feather(pyarrow.table({"a": rows}), folder / "data.arrow", compression="uncompressed")
     dsstne.Dataset(X).save(folder / "saved.arrow")
+    (folder / "text.txt").write_text("s\ta:b\n")
+    dsstne.write_index(folder / "index.txt", ["a", "b"])
     for name in ("model.dsstne", "\u00e9", "{}", "cpu"):
         dsstne.popularity(X).save(folder / name)
     dsstne.Model({"layers": LAYERS, "loss": "sigmoid"}).save(folder / "net.nc")
