@@ -12,6 +12,7 @@ typedef const char const_char;
 typedef const void const_void;
 typedef const int32_t const_int32;
 typedef const float const_float;
+typedef const float const_float;
 typedef const int64_t const_int64;
 typedef const dsstne_dataset_info const_dataset_info;
 

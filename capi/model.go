@@ -83,6 +83,18 @@ func dsstne_model_set_tensor(handle C.dsstne_model, name *C.const_char, src *C.c
 	})
 }
 
+//export dsstne_model_set_rows
+func dsstne_model_set_rows(handle C.dsstne_model, name *C.const_char, first C.int64_t, rows *C.const_float,
+	nRows, nColumns C.int64_t, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_model_set_rows", err, func(c *call) error {
+		tensor := c.requiredText(name, "name")
+		memory := table(c, (*float32)(rows), int64(nRows), int64(nColumns), "rows", "n_rows", "n_columns")
+		return with(c, handle, changing, func(m *modelObject) error {
+			return hop(func() error { return m.SetRows(tensor, int64(first), memory, int64(nColumns)) })
+		})
+	})
+}
+
 //export dsstne_model_copy
 func dsstne_model_copy(handle C.dsstne_model, out *C.dsstne_model, err *C.dsstne_error) C.dsstne_status {
 	return guard("dsstne_model_copy", err, func(c *call) error {

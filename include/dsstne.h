@@ -26,14 +26,14 @@
  * Threads
  *   Any function may be called from any thread. Any number of calls may read a dataset or a model at the same time.
  *   Other calls that use the same handle at the same time fail with DSSTNE_BUSY, and so do calls that use a model while
- *   dsstne_trainer_run, dsstne_trainer_profile or dsstne_model_set_tensor changes it. dsstne_cancel,
+ *   dsstne_trainer_run, dsstne_trainer_profile or dsstne_model_set_* changes it. dsstne_cancel,
  *   dsstne_trainer_progress, dsstne_solver_progress and the functions dsstne_*describe are always allowed, and calls of
  *   dsstne_predictor_ask beside one another.
  *   After a process has called any function, its forked children must not call any.
  *
  * Versions
  *   dsstne_abi_version() = major << 16 | minor. A minor version only adds functions, status codes or trailing fields of
- *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.8.
+ *   structs. Every struct begins with its size as the caller knows it (struct_size). This is ABI 1.9.
  *   1.1 adds dsstne_dataset_open_file, dsstne_model_copy and dsstne_predictor_plan.
  *   1.2 adds dsstne_trainer_profile, dsstne_model_get_attribute and dsstne_error.system_error, and takes paths that are
  *   not UTF-8. The JSON of dsstne_model_describe has the sizes of the attributes only.
@@ -45,6 +45,7 @@
  *   number of columns of dsstne_dataset_open_file optional.
  *   1.7 adds dsstne_network_read; dsstne_model_create takes DSSTNE's network files.
  *   1.8 adds dsstne_trainer_set_row_weights, and dense matrices to dsstne_dataset_open.
+ *   1.9 adds dsstne_predictor_search, dsstne_model_set_rows and models of vectors.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -56,7 +57,7 @@
 extern "C" {
 #endif
 
-#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 8)
+#define DSSTNE_ABI_VERSION ((uint32_t)1 << 16 | 9)
 
 /* ---- Arrow C Data Interface (arrow.apache.org/docs/format/CDataInterface.html), under its canonical guard ---- */
 
@@ -286,7 +287,11 @@ dsstne_status dsstne_network_read(const char *definition, const char *options, c
  * Or that of a model of factors, which a solver makes (docs/solvers.md), with the layers "input", "user" and "output":
  *   {"kind": "factors", "items": n, "factors": k, "values": "weights"|"ratings", "alpha": 1, "unobserved_weight": 0.02,
  *    "regularization": 0.003, "nu": 1}
- * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]). */
+ * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]).
+ *
+ * Or vectors to be searched by dsstne_predictor_search; the score of an item is its dot product, or cosine, with a query:
+ *   {"kind": "vectors", "items": n, "size": d, "metric": "dot"|"cosine"}
+ * It has the input "query" of d columns, and the tensor "vectors" (F32 [n, d]). Since 1.9. */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file and checks all digests and that all weights are finite. Options: {"threads": n}. */
@@ -315,6 +320,11 @@ dsstne_status dsstne_model_get_attribute(dsstne_model model, const char *name, c
 dsstne_status dsstne_model_get_tensor(dsstne_model model, const char *name, void *dst, size_t bytes, dsstne_error *err);
 dsstne_status dsstne_model_set_tensor(dsstne_model model, const char *name, const void *src, size_t bytes,
                                       dsstne_error *err);
+
+/* Replaces rows first to first + n_rows - 1 of a matrix F32 [rows, n_columns], such as the vectors of an index, which may
+ * thus come in pieces; the other rows stay. The numbers must be finite. Since 1.9. */
+dsstne_status dsstne_model_set_rows(dsstne_model model, const char *name, int64_t first, const float *rows,
+                                    int64_t n_rows, int64_t n_columns, dsstne_error *err);
 
 /* Makes a copy of a model: network, weights, step, attributes and names of items. This takes hardly any time and
  * memory, because both models share the tensors until one of them is changed. dsstne_model_set_tensor then copies the
@@ -475,6 +485,13 @@ dsstne_status dsstne_predictor_recommend(dsstne_predictor predictor, const int64
 dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char *tensor, const int32_t *queries,
                                          int64_t n_queries, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
+
+/* Finds the k nearest rows of a weight for each query, which is a vector: queries is [n_queries, n_columns], finite, and
+ * n_columns those of the weight. tensor null = the weight of the output layer, such as the vectors of a model of
+ * vectors. Options: {"metric": "cosine"|"dot", "items": "allow"|"deny"}. Since 1.9. */
+dsstne_status dsstne_predictor_search(dsstne_predictor predictor, const char *tensor, const float *queries,
+                                      int64_t n_queries, int64_t n_columns, const int32_t *items, int64_t n_items,
+                                      int64_t k, const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
 /* Ranks the items for each row and compares the ranking with the items stored in targets. docs/metrics.md defines the
  * metrics; their k may exceed the number of items. Options: {"metrics": ["recall@20", ...], "items": "allow"|"deny",

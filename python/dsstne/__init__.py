@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import callbacks, datasets, errors, export, metrics, model_selection, plots
+    from dsstne import callbacks, datasets, errors, export, metrics, model_selection, neighbors, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.comparison import compare
@@ -90,6 +90,7 @@ __all__ = [
     "load",
     "metrics",
     "model_selection",
+    "neighbors",
     "plots",
     "popularity",
     "rp3beta",
@@ -132,7 +133,7 @@ _MODULES = {
 }
 
 _SUBMODULES = {
-    *("callbacks", "datasets", "errors", "export", "metrics", "model_selection", "plots"),  # in __all__
+    *("callbacks", "datasets", "errors", "export", "metrics", "model_selection", "neighbors", "plots"),  # in __all__
     *_MODULES.values(),
     *("cli", "dask", "progress", "report"),  # not in __all__: the name dask would hide Dask's own after an import of *
 }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dsstne._handles import Handle
 
-ABI_MAJOR, ABI_MINOR = 1, 8  # DSSTNE_ABI_VERSION of the header that this file declares
+ABI_MAJOR, ABI_MINOR = 1, 9  # DSSTNE_ABI_VERSION of the header that this file declares
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -117,6 +117,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "model_get_attribute": (_STATUS, (_HANDLE, _TEXT, _BUFFER, _LENGTH, _ERROR)),
     "model_get_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
     "model_set_tensor": (_STATUS, (_HANDLE, _TEXT, _ARRAY, c_size_t, _ERROR)),
+    "model_set_rows": (_STATUS, (_HANDLE, _TEXT, c_int64, *_LIST, c_int64, _ERROR)),
     "model_copy": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
     "model_from_solver": (_STATUS, (_HANDLE, _OUT_HANDLE, _ERROR)),
     "model_close": (_STATUS, (_HANDLE, _ERROR)),
@@ -139,6 +140,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "predictor_predict": (_STATUS, (_HANDLE, _TEXT, *_LIST, _ARRAY, c_int64, _ERROR)),
     "predictor_recommend": (_STATUS, (_HANDLE, *_LIST, _HANDLE, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
     "predictor_neighbors": (_STATUS, (_HANDLE, _TEXT, *_LIST, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
+    "predictor_search": (
+        _STATUS,
+        (_HANDLE, _TEXT, *_LIST, c_int64, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
+    ),
     "predictor_evaluate": (_STATUS, (*(_HANDLE,) * 3, *_LIST, *_LIST, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR)),
     "predictor_serve": (_STATUS, (_HANDLE, *_LIST, c_int64, _TEXT, _ERROR)),
     "predictor_ask": (_STATUS, (_HANDLE, _STRUCT, c_int64, _STRUCT, c_int64, _ARRAY, _ARRAY, _ERROR)),

@@ -150,7 +150,7 @@ PLAIN = {
     "export.query_vectors activation": FLAG,
     "Model.check_gradients elements": {"2**31"},
     "Model.check_gradients tolerance": {*FLOATS, "5e-324", "1e308"},
-    **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
+    **dict.fromkeys(["include_self", "shuffle", "last", "return_names", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
     "filter_items": {*IDS, "a list of str"},
     **dict.fromkeys(["filter_users", "rows", "queries"], IDS),
@@ -234,6 +234,7 @@ def place(tmp_path_factory):
     dsstne.Dataset(X).save(folder / "saved.arrow")
     for name in ("model.dsstne", "\u00e9", "{}", "cpu"):
         dsstne.popularity(X).save(folder / name)
+    dsstne.neighbors.Index(np.eye(4)).save(folder / "index.dsstne")
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
         trainer.save(folder / "run.checkpoint")
     before = resource.getrlimit(resource.RLIMIT_AS)
