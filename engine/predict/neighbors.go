@@ -151,14 +151,14 @@ func (s *search) prepare(queries int64) (err error) {
 			return err
 		}
 	}
-	compares, copies := s.measure != Entry, p.Copies()
+	compares := s.measure != Entry
 	var transposed []program.Part
 	if compares && m.Sparse {
 		part, err := s.transpose()
 		if err != nil {
 			return err
 		}
-		copies, transposed = nil, []program.Part{part}
+		transposed = []program.Part{part}
 	} else if compares {
 		s.h = make([]kernels.Buffer, len(p.Ranks))
 		if err := s.screen(queries, rows); err != nil {
@@ -173,26 +173,33 @@ func (s *search) prepare(queries int64) (err error) {
 		}
 	}
 	spec := p.rankingSpec(rows)
-	spec.Copies, spec.Held = copies, append(transposed, spec.Held...)
+	spec.Held = append(transposed, spec.Held...)
+	if transposed == nil {
+		spec.Copies = p.Copies()
+	}
 	if s.list, err = p.buildRanking(&s.ranking, spec); err != nil {
 		return err
 	}
-	if spec.Copies == nil {
+	if transposed != nil {
 		return s.list.Load()
 	}
 	p.remember(s.list.Plan.Parts)
 	return p.Copies().Refresh()
 }
 
-// screen finds what ranks the rows of a dense matrix faster, if the call, or those before it, have enough queries.
+// screen finds what ranks the rows of a dense matrix faster, if the call, or those before it, have enough queries. It
+// needs the device's copy of the matrix, which the first call plans and makes.
 func (s *search) screen(queries, rows int64) (err error) {
 	m := s.matrix
 	weight := &kernels.Weights{Name: m.Name, Rows: m.Rows, Columns: m.Columns, Value: s.tensors[m.Name]}
-	if device := s.p.Ranks[0].Device; s.p.screener() != nil && !device.Reaches(weight.Value) {
-		if weight.Value, err = s.p.Copies().Of(0, device, m.Name, weight.Value); err != nil {
+	if device, copies := s.p.Ranks[0].Device, s.p.Copies(); !device.Reaches(weight.Value) {
+		if !copies.Has(0, m.Name, weight.Value.Len()) {
+			return nil
+		}
+		if weight.Value, err = copies.Of(0, device, m.Name, weight.Value); err != nil {
 			return err
 		}
-		if err := s.p.Copies().Refresh(); err != nil {
+		if err := copies.Refresh(); err != nil {
 			return err
 		}
 	}

@@ -55,6 +55,7 @@ FULL = [
     "logistic",
     "dsstne_files",
     "growth",
+    "neighbours",
     "giant",
 ]
 

@@ -334,7 +334,7 @@ for n, d, m, k in ((1, 1, 1, 1), (70, 33, 3, 70), (3000, 40, 5, 9)):
         wanted = Index(vectors, metric=metric, devices="cpu").search(queries, k)
         for devices in ("cuda:0", ["cuda:0", "cuda:1"]):
             index = Index(vectors, metric=metric, devices=devices)
-            for _ in range(5):  # from the 4th on with weights that are kept in low precision
+            for _ in range(6):  # the last ones with weights that are kept in low precision
                 found = index.search(queries, k)
                 assert all(one.tobytes() == other.tobytes() for one, other in zip(found, wanted)), (devices, n, metric)
             found = index.model.recommend(queries, k=k, devices=devices)
