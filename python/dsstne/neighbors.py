@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,8 +46,8 @@ class Index(_handles.Closing):
     an index; their calls take turns. It can be pickled and copied, as a :class:`dsstne.Model`.
 
     Args:
-        vectors: Matrix [n, d] of numbers. Or a list of such matrices, one above the other; or with ``shape`` any other
-            iterable of them, such as a generator that reads a file: then nothing but the index and one block is in
+        vectors: Matrix [n, d] of numbers. Or a list of such matrices, one above the other; or with ``shape`` an
+            iterator of them, such as a generator that reads a file: then nothing but the index and one block is in
             memory. Numbers are rounded to float32; float32 arrays in C order are copied to the index directly, others
             block by block.
         names: Names of the vectors: n different strings or integers.
@@ -230,26 +230,26 @@ class Index(_handles.Closing):
 
 def _blocks_of(vectors: Any, shape: Any) -> tuple[Iterable[Any], tuple[int, int]]:
     """Returns the vectors in blocks, and the numbers of rows and columns."""
-    is_iterator = isinstance(vectors, Iterator)
-    is_list = isinstance(vectors, (list, tuple)) and len(vectors) > 0 and _checks.array(vectors[0]).ndim == 2
     if shape is not None:
         if not isinstance(shape, (tuple, list)) or len(shape) != 2:
             raise InvalidArgumentError(f"shape must be (vectors, columns), not {_checks.shown(shape)}")
         rows, columns = (_checks.integer(size, "shape", 1) for size in shape)
-        is_whole = hasattr(vectors, "shape") or not isinstance(vectors, Iterable) or isinstance(vectors, Mapping)
-        return ([vectors] if is_whole else vectors), (rows, columns)
-    if is_iterator:
-        raise InvalidArgumentError("vectors is an iterator: give shape=(vectors, columns), which it does not tell")
-    blocks = [_numbers(block, f"vectors[{n}]") for n, block in enumerate(vectors)] if is_list else []
-    if not is_list:
+        return (vectors if isinstance(vectors, Iterator) or _are_blocks(vectors) else [vectors]), (rows, columns)
+    if isinstance(vectors, Iterator):
+        raise InvalidArgumentError("vectors is an iterator: give shape=(vectors, columns)")
+    if _are_blocks(vectors):
+        blocks = [_numbers(block, f"vectors[{n}]") for n, block in enumerate(vectors)]
+    else:
         blocks = [_numbers(vectors, "vectors")]
-    columns = blocks[0].shape[1]
-    for n, block in enumerate(blocks):
-        _check_columns(block, f"vectors[{n}]" if is_list else "vectors", columns)
-    rows = sum(map(len, blocks))
+    rows, columns = sum(map(len, blocks)), blocks[0].shape[1]
     if not rows or not columns:
         raise InvalidArgumentError(f"vectors has the shape ({rows}, {columns}); an index needs at least one number")
     return blocks, (rows, columns)
+
+
+def _are_blocks(vectors: Any) -> bool:
+    """Reports whether these are matrices, one above the other, in a list."""
+    return isinstance(vectors, (list, tuple)) and len(vectors) > 0 and _checks.array(vectors[0]).ndim == 2
 
 
 def _fill(model: Model, blocks: Iterable[Any], rows: int, columns: int) -> None:
@@ -257,7 +257,8 @@ def _fill(model: Model, blocks: Iterable[Any], rows: int, columns: int) -> None:
     first = 0
     for n, given in enumerate(blocks):
         block = _numbers(given, f"vectors[{n}]")
-        _check_columns(block, f"vectors[{n}]", columns)
+        if block.shape[1] != columns:
+            raise InvalidArgumentError(f"vectors[{n}] has {block.shape[1]:,} columns, but {columns:,} are expected")
         if first + len(block) > rows:
             raise InvalidArgumentError(f"shape has {rows:,} vectors, but there are more: {first + len(block):,} so far")
         step = len(block) if _is_ready(block) else max(1, _BLOCK // columns)
@@ -281,11 +282,6 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
     if array.dtype.kind not in "buif":
         raise InvalidArgumentError(f"{name} must have numbers, not {array.dtype}")
     return array
-
-
-def _check_columns(block: NDArray[Any], name: str, columns: int) -> None:
-    if block.shape[1] != columns:
-        raise InvalidArgumentError(f"{name} has {block.shape[1]:,} columns, but {columns:,} are expected")
 
 
 def _matrix(values: Any, name: str, columns: int) -> NDArray[np.float32]:

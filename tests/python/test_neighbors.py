@@ -141,6 +141,15 @@ def test_vectors_come_as_arrays_lists_and_iterators_of_any_type():
     same(index.search(queries, 8), wanted)
 
 
+def test_a_tight_memory_limit_only_leaves_out_what_makes_searches_faster():
+    vectors, queries = collection(20_000, 32, 3)
+    wanted = nearest(vectors, queries, 10, "dot")
+    for limit in (vectors.nbytes + 450_000, vectors.nbytes + 1_000_000, 10 * vectors.nbytes):
+        index = Index(vectors, devices="cpu", threads=1, memory_limit=limit)
+        for _ in range(5):
+            same(index.search(queries, 10), wanted)
+
+
 def test_an_index_can_be_saved_loaded_pickled_and_copied(tmp_path):
     vectors, queries = collection(60, 5, 3)
     index = Index(vectors, names=list(range(100, 160)), metric="cosine", devices="cpu")
