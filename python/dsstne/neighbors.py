@@ -209,10 +209,15 @@ class Index(_handles.Closing):
         return self._predictor.closed
 
     def close(self) -> None:
-        """Gives back what searches have taken; the vectors are freed when nothing refers to :attr:`model` any more."""
+        """Gives back what searches have taken; the vectors are freed when nothing refers to :attr:`model` any more.
+
+        Raises:
+            BusyError: Another thread is searching.
+        """
         self._predictor.close()
 
     def _check_open(self) -> None:
+        _native.library()  # raises an error in a forked child, where another thread's turn would never end
         if self.closed:
             raise InvalidHandleError("this index is closed")
 
