@@ -99,6 +99,27 @@ func dsstne_predictor_neighbors(handle C.dsstne_predictor, tensor *C.const_char,
 	})
 }
 
+//export dsstne_predictor_search
+func dsstne_predictor_search(handle C.dsstne_predictor, tensor *C.const_char, queries *C.const_float,
+	nQueries, nColumns C.int64_t, items *C.const_int32, nItems, k C.int64_t, optionText *C.const_char, ids *C.int32_t,
+	scores *C.float, err *C.dsstne_error) C.dsstne_status {
+	return guard("dsstne_predictor_search", err, func(c *call) error {
+		name := c.textIn(tensor, "tensor")
+		if nColumns < 1 {
+			c.fail("n_columns is %d; a query has at least one number", int64(nColumns))
+		}
+		vectors := table(c, (*float32)(queries), int64(nQueries), int64(nColumns), "queries", "n_queries", "n_columns")
+		o := rankingIn(c, items, nItems, optionText, options.ReadSearch)
+		topIDs := table(c, (*int32)(ids), int64(nQueries), int64(k), "ids", "n_queries", "k")
+		topScores := table(c, (*float32)(scores), int64(nQueries), int64(k), "scores", "n_queries", "k")
+		return with(c, handle, reading, func(p *predictor) error {
+			return fanOut(len(p.Ranks), func() error {
+				return p.Search(name, vectors, int64(nColumns), o.Filter, o.Neighbors.Measure, int64(k), topIDs, topScores)
+			})
+		})
+	})
+}
+
 //export dsstne_predictor_evaluate
 func dsstne_predictor_evaluate(handle C.dsstne_predictor, targets, exclude C.dsstne_dataset, rows *C.const_int64,
 	nRows C.int64_t, items *C.const_int32, nItems C.int64_t, optionText *C.const_char, buf *C.char, length *C.size_t,

@@ -47,7 +47,7 @@
  *   1.8 adds dsstne_trainer_set_row_weights, and dense matrices to dsstne_dataset_open.
  *   1.9 adds dsstne_dataset_index, and uint32 indices, float16 and integer values to dsstne_dataset_open;
  *   dsstne_model_get_rows and dsstne_model_set_rows; dsstne_dataset_read_text, dsstne_index_read and dsstne_index_write,
- *   and datasets to dsstne_cancel.
+ *   dsstne_predictor_search and models of vectors; and datasets to dsstne_cancel.
  */
 #ifndef DSSTNE_H
 #define DSSTNE_H
@@ -337,7 +337,11 @@ dsstne_status dsstne_network_read(const char *definition, const char *options, c
  * Or that of a model of factors, which a solver makes (docs/solvers.md), with the layers "input", "user" and "output":
  *   {"kind": "factors", "items": n, "factors": k, "values": "weights"|"ratings", "alpha": 1, "unobserved_weight": 0.02,
  *    "regularization": 0.003, "nu": 1}
- * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]). */
+ * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]).
+ *
+ * Or vectors to be searched by dsstne_predictor_search; the score of an item is its dot product, or cosine, with a query:
+ *   {"kind": "vectors", "items": n, "size": d, "metric": "dot"|"cosine"}
+ * It has the input "query" of d columns, and the tensor "vectors" (F32 [n, d]). Since 1.9. */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file and checks all digests and that all weights are finite. Options: {"threads": n}. */
@@ -534,6 +538,13 @@ dsstne_status dsstne_predictor_recommend(dsstne_predictor predictor, const int64
 dsstne_status dsstne_predictor_neighbors(dsstne_predictor predictor, const char *tensor, const int32_t *queries,
                                          int64_t n_queries, const int32_t *items, int64_t n_items, int64_t k,
                                          const char *options, int32_t *ids, float *scores, dsstne_error *err);
+
+/* Finds the k nearest rows of a weight for each query, which is a vector: queries is [n_queries, n_columns], finite, and
+ * n_columns those of the weight. tensor null = the weight of the output layer, such as the vectors of a model of
+ * vectors. Options: {"metric": "cosine"|"dot", "items": "allow"|"deny"}. Since 1.9. */
+dsstne_status dsstne_predictor_search(dsstne_predictor predictor, const char *tensor, const float *queries,
+                                      int64_t n_queries, int64_t n_columns, const int32_t *items, int64_t n_items,
+                                      int64_t k, const char *options, int32_t *ids, float *scores, dsstne_error *err);
 
 /* Ranks the items for each row and compares the ranking with the items stored in targets. docs/metrics.md defines the
  * metrics; their k may exceed the number of items. Options: {"metrics": ["recall@20", ...], "items": "allow"|"deny",

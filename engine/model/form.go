@@ -15,6 +15,7 @@ import (
 	"dsstne/engine/spectral"
 	"dsstne/engine/strictjson"
 	"dsstne/engine/tensor"
+	"dsstne/engine/vectors"
 	"dsstne/internal/fault"
 )
 
@@ -68,6 +69,7 @@ var kinds = map[string]func([]byte) (Form, error){
 	ridge.Kind:       func(text []byte) (Form, error) { return ridge.Parse(text) },
 	spectral.Kind:    func(text []byte) (Form, error) { return spectral.Parse(text) },
 	factors.Kind:     func(text []byte) (Form, error) { return factors.Parse(text) },
+	vectors.Kind:     func(text []byte) (Form, error) { return vectors.Parse(text) },
 }
 
 func init() { // not above, since its parts are forms themselves

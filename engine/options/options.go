@@ -235,6 +235,16 @@ func ReadNeighbors(text []byte, items []int32) (Ranking, error) {
 	})
 }
 
+// ReadSearch reads options of a call that finds the nearest rows of a weight for vectors.
+func ReadSearch(text []byte, items []int32) (Ranking, error) {
+	return read(text, "search options", func(o *strictjson.Object) (r Ranking) {
+		r.Filter = filter(o, items)
+		words := measureWords[:predict.Entry]
+		r.Neighbors.Measure = predict.Measure(slices.Index(words, o.Word("metric", words[0], words...)))
+		return r
+	})
+}
+
 // ReadEvaluate reads options of an evaluation.
 func ReadEvaluate(text []byte, items []int32) (Ranking, error) {
 	return read(text, "evaluate options", func(o *strictjson.Object) (r Ranking) {

@@ -105,7 +105,8 @@ func (p *Predictor) newCall(layer string, rows []int64, exclude csr.Source, filt
 	r.readers = make([]*csr.Reader, 2)
 	r.ranking = p.ranking(output)
 	r.allowed = filter.allowed()
-	if r.screening, err = p.screening(output, r.rowList); err != nil {
+	of, scorer := p.layerScreening(output, p.program)
+	if r.screening, err = p.screening(of, scorer, r.rowList.count, p.batchRows(r.rowList)); err != nil {
 		return r, err
 	}
 	r.spec = p.rankingSpec(p.batchRows(r.rowList))
@@ -200,11 +201,7 @@ func (r *call) close() {
 
 // build makes the list.
 func (r *call) build() (err error) {
-	r.list, err = r.program(r.spec)
-	if fault.KindOf(err) == fault.OutOfMemory && r.p.dropScreenings() {
-		r.screening, r.spec.Held = nil, slices.DeleteFunc(slices.Clone(r.spec.Held), isScreening)
-		r.list, err = r.program(r.spec)
-	}
+	r.list, err = r.p.buildRanking(&r.ranking, r.spec)
 	return err
 }
 
@@ -276,7 +273,8 @@ func (p *Predictor) Plan(layer string, k int64) ([]byte, error) {
 		plan.Operations = append(plan.Operations, p.reach.String())
 	}
 	// Some devices keep a copy for batches of few rows only, which calls with row numbers have.
-	if part := p.screeningPart(output, forward, 1); part.Bytes > 0 && program.Fits(
+	of, scorer := p.layerScreening(output, forward)
+	if part := p.screeningPart(of, &scorer, 1); part.Bytes > 0 && program.Fits(
 		p.Ranks, ranking.Limit, append(plan.Parts, part), nil) == nil {
 		plan.Parts, plan.Bytes = append(plan.Parts, part), plan.Bytes+part.Bytes
 	}

@@ -4,15 +4,29 @@ import (
 	"slices"
 
 	"dsstne/engine/program"
+	"dsstne/internal/fault"
 	"dsstne/kernels"
 )
 
-// screenings are what a predictor that stays open keeps for its rankings, by output layer.
+// screenings are what a predictor that stays open keeps for its rankings.
 type screenings struct {
 	batches int64 // that were ranked since the weights have changed
 	changes int64 // of the model, when they were made
-	of      map[int]kernels.Buffer
+	of      map[screened]*screening
 	parts   []program.Part
+}
+
+// screened is what a screening is for: an output layer, or a matrix whose rows are compared.
+type screened struct {
+	name    string
+	isLayer bool
+	measure Measure // of a matrix
+}
+
+// screening is a copy of a scorer's weights.
+type screening struct {
+	scorer kernels.Scorer
+	copy   kernels.Buffer
 }
 
 // Making a screening takes as long as it spares in one to three rankings. A call that opens and closes a predictor
@@ -30,26 +44,29 @@ func (p *Predictor) screener() kernels.Screener {
 	return device
 }
 
-// screening is what ranks a call's batches faster; nil if that does not pay or there is no memory for it.
-func (p *Predictor) screening(output int, rows rowList) (kernels.Buffer, error) {
-	most := p.batchRows(rows)
+// screening is what ranks the batches of a call with some rows faster; nil if that does not pay or there is no memory
+// for it. most are the rows of its largest batch.
+func (p *Predictor) screening(of screened, scorer kernels.Scorer, rows, most int64) (kernels.Buffer, error) {
 	if s := &p.screenings; len(s.of) > 0 && s.changes != p.Model.Changes() {
 		p.dropScreenings()
 	}
-	if p.screeningPart(output, p.program, most).Bytes == 0 {
+	if p.screeningPart(of, &scorer, most).Bytes == 0 {
 		return nil, nil
 	}
 	s := &p.screenings
-	s.batches += (rows.count + most - 1) / most
-	if found := s.of[output]; found != nil || s.batches <= batchesBefore {
-		return found, nil
+	s.batches += (rows + most - 1) / most
+	if found := s.of[of]; found != nil {
+		return found.copy, nil
 	}
-	return p.makeScreening(output, most)
+	if s.batches <= batchesBefore {
+		return nil, nil
+	}
+	return p.makeScreening(of, scorer, most)
 }
 
 // makeScreening is a new screening, beside a ranking of up to most rows; nil if there is no use or no memory for it.
-func (p *Predictor) makeScreening(output int, most int64) (kernels.Buffer, error) {
-	part := p.screeningPart(output, p.program, most)
+func (p *Predictor) makeScreening(of screened, scorer kernels.Scorer, most int64) (kernels.Buffer, error) {
+	part := p.screeningPart(of, &scorer, most)
 	if part.Bytes == 0 || program.Fits(p.Ranks, p.rankingSpec(most).Limit, append(p.heldParts(), part), nil) != nil {
 		return nil, nil
 	}
@@ -57,30 +74,29 @@ func (p *Predictor) makeScreening(output int, most int64) (kernels.Buffer, error
 	if err != nil {
 		return nil, nil // it goes without
 	}
-	if err := p.screen(output, buffer); err != nil {
+	if err := p.screener().Screen(&scorer, buffer); err != nil {
 		buffer.Free()
 		return nil, err
 	}
 	s := &p.screenings
 	if s.of == nil {
-		s.of, s.changes = map[int]kernels.Buffer{}, p.Model.Changes()
+		s.of, s.changes = map[screened]*screening{}, p.Model.Changes()
 	}
 	part.Held = true
-	s.of[output], s.parts = buffer, append(s.parts, part)
+	s.of[of], s.parts = &screening{scorer, buffer}, append(s.parts, part)
 	return buffer, nil
 }
 
-// screen makes the copy of an output's weights.
-func (p *Predictor) screen(output int, to kernels.Buffer) error {
-	return p.screener().Screen(&p.program.Shards(output)[0].Scorer, to)
+// layerScreening is what the screening of an output layer is for, and how the layer scores.
+func (p *Predictor) layerScreening(output int, forward *program.Program) (screened, kernels.Scorer) {
+	return screened{name: p.Ports[output].Name, isLayer: true}, forward.Shards(output)[0].Scorer
 }
 
-// screeningPart is the plan's entry for the screening of an output layer, of no bytes if there is none.
-func (p *Predictor) screeningPart(output int, forward *program.Program, rows int64) program.Part {
-	part := program.Part{Name: screeningName, Of: p.Ports[output].Name, Device: program.HostName(p.Ranks[0].Device)}
+// screeningPart is the plan's entry for a screening, of no bytes if there is none.
+func (p *Predictor) screeningPart(of screened, scorer *kernels.Scorer, rows int64) program.Part {
+	part := program.Part{Name: screeningName, Of: of.name, Device: program.HostName(p.Ranks[0].Device)}
 	if device := p.screener(); device != nil {
-		scorer := forward.Shards(output)[0].Scorer
-		part.Bytes = 4 * device.ScreeningSize(&scorer, rows)
+		part.Bytes = 4 * device.ScreeningSize(scorer, rows)
 	}
 	return part
 }
@@ -96,8 +112,8 @@ func (p *Predictor) renewScreenings() error {
 	if s.changes == p.Model.Changes() {
 		return nil
 	}
-	for output, screening := range s.of {
-		if err := p.screen(output, screening); err != nil {
+	for _, of := range s.of {
+		if err := p.screener().Screen(&of.scorer, of.copy); err != nil {
 			return err
 		}
 	}
@@ -109,8 +125,18 @@ func (p *Predictor) renewScreenings() error {
 func (p *Predictor) dropScreenings() bool {
 	found := len(p.screenings.of) > 0
 	for _, s := range p.screenings.of {
-		s.Free()
+		s.copy.Free()
 	}
 	p.screenings = screenings{}
 	return found
+}
+
+// buildRanking makes the program of a ranking, without screenings if memory is too small for both.
+func (p *Predictor) buildRanking(r *ranking, spec program.Spec) (*program.Program, error) {
+	list, err := r.program(spec)
+	if fault.KindOf(err) == fault.OutOfMemory && p.dropScreenings() {
+		r.screening, spec.Held = nil, slices.DeleteFunc(slices.Clone(spec.Held), isScreening)
+		list, err = r.program(spec)
+	}
+	return list, err
 }

@@ -125,7 +125,8 @@ func (p *Predictor) Serve(o ServiceOptions) (err error) {
 		return err
 	}
 	s.call.k = o.K
-	if s.call.screening, err = p.makeScreening(output, p.planned); err == nil {
+	of, scorer := p.layerScreening(output, p.program)
+	if s.call.screening, err = p.makeScreening(of, scorer, p.planned); err == nil {
 		err = s.call.build()
 	}
 	if err != nil {

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from dsstne import callbacks, datasets, errors, export, metrics, model_selection, netcdf, plots
+    from dsstne import callbacks, datasets, errors, export, metrics, model_selection, neighbors, netcdf, plots
     from dsstne.api import fit, popularity
     from dsstne.blending import blend
     from dsstne.comparison import compare
@@ -91,6 +91,7 @@ __all__ = [
     "load",
     "metrics",
     "model_selection",
+    "neighbors",
     "netcdf",
     "plots",
     "popularity",
@@ -138,7 +139,8 @@ _MODULES = {
 }
 
 _SUBMODULES = {
-    *("callbacks", "datasets", "errors", "export", "metrics", "model_selection", "netcdf", "plots"),  # in __all__
+    *("callbacks", "datasets", "errors", "export", "metrics", "model_selection"),  # in __all__
+    *("neighbors", "netcdf", "plots"),  # in __all__, too
     *_MODULES.values(),
     *("cli", "dask", "progress", "report"),  # not in __all__: the name dask would hide Dask's own after an import of *
 }

@@ -145,6 +145,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "predictor_predict": (_STATUS, (_HANDLE, _TEXT, *_LIST, _ARRAY, c_int64, _ERROR)),
     "predictor_recommend": (_STATUS, (_HANDLE, *_LIST, _HANDLE, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
     "predictor_neighbors": (_STATUS, (_HANDLE, _TEXT, *_LIST, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR)),
+    "predictor_search": (
+        _STATUS,
+        (_HANDLE, _TEXT, *_LIST, c_int64, *_LIST, c_int64, _TEXT, _ARRAY, _ARRAY, _ERROR),
+    ),
     "predictor_evaluate": (_STATUS, (*(_HANDLE,) * 3, *_LIST, *_LIST, _TEXT, _BUFFER, _LENGTH, _ARRAY, _ERROR)),
     "predictor_serve": (_STATUS, (_HANDLE, *_LIST, c_int64, _TEXT, _ERROR)),
     "predictor_ask": (_STATUS, (_HANDLE, _STRUCT, c_int64, _STRUCT, c_int64, _ARRAY, _ARRAY, _ERROR)),

@@ -164,6 +164,17 @@ class Predictor(_handles.Closing):
         self._run("neighbors", name, queries, self.count, choice.items, choice.length, k, text, ids, scores)
         return ids, scores
 
+    def search(
+        self, queries: NDArray[np.float32], k: int, options: Mapping[str, Any], choice: Choice = ALL
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Returns the k nearest rows of the weight of the output for each query, a vector, and their scores."""
+        self.count, columns = queries.shape
+        ids, scores = np.empty((self.count, k), np.int32), np.empty((self.count, k), np.float32)
+        text = _options.to_json({**options, "items": choice.mode})
+        arguments = (choice.items, choice.length, k, text, ids, scores)
+        self._run("search", None, queries, self.count, columns, *arguments)
+        return ids, scores
+
     def evaluate(
         self, targets: Any, exclude: Any, metrics: Sequence[str], per_row: Any = None, choice: Choice = ALL
     ) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from dsstne._predictor import (
 )
 from dsstne._weights import Weights
 from dsstne.dataset import names_of, one_row
-from dsstne.errors import InvalidArgumentError, NotFoundError
+from dsstne.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from dsstne.interactions import Interactions
 
 if TYPE_CHECKING:
@@ -537,6 +537,8 @@ class Scoring(Weights):
         kind = self._definition.get("kind")
         if kind == "blend":
             return self._of_blend(x, item, options)
+        if kind == "vectors":
+            raise UnsupportedError("the columns of a query are no items, so an index has no parts of scores to explain")
         weighs = kind != "item_weights" or any(name.startswith("weight") for name in self.tensors)
         if not (weighs and self.inputs):
             return None

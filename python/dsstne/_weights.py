@@ -125,6 +125,8 @@ class Weights(_handles.Closing):
         then it is True if the model has one input and one output of the same size. You can set it yourself.
         """
         if self._same_items is None:
+            if self._definition.get("kind") == "vectors":
+                return False
             outputs = list(self.outputs.values())
             return len(outputs) == 1 and list(self.inputs.values()) == outputs
         return self._same_items

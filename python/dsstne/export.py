@@ -37,6 +37,7 @@ _NOT_ONNX = {
     "method, whose weights are stored",
     "spectral": "a spectral model filters rows by the data that it keeps; export a network or a linear model instead",
     "factors": "a factorization solves a system of equations for each row; give its item_vectors to an index instead",
+    "vectors": "the scores of an index are inner products with the query; export model.tensor('vectors') instead",
     "blend": "a blend standardizes the scores of its parts by row; export one of model.parts() instead",
 }
 
@@ -46,6 +47,7 @@ _NO_VECTORS = {
     "item_weights": f"a model of weights between items scores by sums of them, {_BY_ITEMS}, and so does its ONNX graph",
     "ridge": f'a linear model with method="operator" scores by solutions, {_BY_ITEMS}',
     "spectral": f"a spectral model scores by a filter of the row, {_BY_ITEMS}",
+    "vectors": 'the vectors of an index are model.tensor("vectors")',
     "blend": f"a blend scores by standardized sums, {_BY_ITEMS}; parts among model.parts() can have vectors",
 }
 

@@ -1,21 +1,48 @@
-"""A program in C, compiled and linked as a user would, trains and recommends."""
+"""Programs in C, compiled and linked as a user would, train, recommend and search."""
 
 from __future__ import annotations
 
 import subprocess
+from ctypes import byref, c_uint64
 from pathlib import Path
+
+import numpy as np
 
 import header
 from native import Library
 
 
-def test_a_c_program_gets_recommendations_of_the_right_block(library: Library, tmp_path: Path) -> None:
-    program, folder = tmp_path / "recommend", library.path.parent
+def run(library: Library, source: str, folder: Path, *arguments: str) -> str:
+    """Compiles and runs a program; returns what it prints."""
+    program, lib = folder / Path(source).stem, library.path.parent
     strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    link = [f"-L{folder}", "-ldsstne", f"-Wl,-rpath,{folder}", "-lm"]
-    source = Path(__file__).with_name("recommend.c")
-    command = [*header.COMPILER, *strict, f"-I{header.HEADER.parent}", str(source), "-o", str(program), *link]
+    link = [f"-L{lib}", "-ldsstne", f"-Wl,-rpath,{lib}", "-lm"]
+    path = Path(__file__).with_name(source)
+    command = [*header.COMPILER, *strict, f"-I{header.HEADER.parent}", str(path), "-o", str(program), *link]
     subprocess.run(command, check=True)
-    ended = subprocess.run([str(program)], text=True, capture_output=True, timeout=120)
+    ended = subprocess.run([str(program), *arguments], text=True, capture_output=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    assert "items of their own block" in ended.stdout
+    return ended.stdout
+
+
+def test_a_c_program_gets_recommendations_of_the_right_block(library: Library, tmp_path: Path) -> None:
+    assert "items of their own block" in run(library, "recommend.c", tmp_path)
+
+
+def test_a_c_program_of_forty_lines_searches_vectors(library: Library, tmp_path: Path) -> None:
+    assert len(Path(__file__).with_name("search.c").read_text().splitlines()) <= 40
+    path, model = tmp_path / "index.dsstne", c_uint64(0)
+    definition = b'{"kind": "vectors", "items": 4, "size": 3, "metric": "cosine"}'
+    library.call("model_create", definition, None, byref(model))
+    vectors = np.array([[1, 0, 0], [1, 2, 3], [0, 0, -2], [2, 4, 6]], np.float32)
+    for row in range(0, 4, 2):
+        library.call("model_set_rows", model, b"vectors", row, 2, vectors[row:].ctypes.data, 24)
+    library.call("model_save", model, str(path).encode(), None)
+    library.call("model_close", model)
+    found = [line.split() for line in run(library, "search.c", tmp_path, str(path)).splitlines()]
+    queries, norms = np.array([[1.0, 2, 3], [-3, -2, -1]]), np.linalg.norm(vectors.astype(float), axis=1)
+    cosines = queries @ vectors.T / norms / np.sqrt(14)
+    assert [int(line[0]) for line in found] == [1, 3, 2, 1] == [int(line[2]) for line in found]
+    # dsstne_predictor_search has compared cosines, the default, and recommendations have the metric of the model.
+    np.testing.assert_allclose([float(line[1]) for line in found], cosines[[0, 0, 1, 1], [1, 3, 2, 1]], rtol=1e-5)
+    assert all(line[1] == line[3] for line in found)

@@ -56,6 +56,7 @@ FULL = [
     "dsstne_files",
     "dsstne_text",
     "growth",
+    "neighbours",
     "giant",
 ]
 

@@ -104,6 +104,7 @@ def calls():
     near = {"metric": "dot", "include_self": False, "items": None, "filter_items": None}
     near |= {"devices": "cpu", "threads": 1}
     find = {"names": ["a"], "unknown": "raise"}
+    index = dsstne.neighbors.Index(np.eye(4), ["a", "b", "c", "d"], devices="cpu", threads=1)
     return {
         "fit": (
             dsstne.fit,
@@ -378,6 +379,20 @@ def calls():
         "OpenPredictor.recommend": (predictor.recommend, {"X": X, "k": 2, "exclude": None}),
         "OpenPredictor.plan": (predictor.plan, {}),
         "OpenPredictor.close": (lambda: model.predictor(2).close(), {}),
+        "neighbors.Index": (
+            lambda **given: found(dsstne.neighbors.Index(**given)),
+            {"vectors": np.eye(4), "names": None, "metric": "dot", "shape": None, **COMPUTE},
+        ),
+        "neighbors.Index.search": (
+            index.search,
+            {"queries": np.eye(4), "k": 2, "items": None, "filter_items": None, "return_names": False},
+        ),
+        "neighbors.Index.save": (lambda path: (index.save(path), dsstne.load(path))[1], {"path": "m.dsstne"}),
+        "neighbors.Index.load": (
+            lambda **given: found(dsstne.neighbors.Index.load(**given)),
+            {"path": "index.dsstne", **COMPUTE},
+        ),
+        "neighbors.Index.close": (lambda: dsstne.neighbors.Index(np.eye(4)).close(), {}),
         "Recommender": (
             estimated,
             {
@@ -684,6 +699,11 @@ def asked(opened):
 
 def read_data(**given):
     return vars(dsstne.netcdf.read(**given))
+
+
+def found(index):
+    with index:
+        return index.search(np.eye(4), 2), index.names
 
 
 def exported(**given):

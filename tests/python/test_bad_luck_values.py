@@ -153,7 +153,7 @@ PLAIN = {
     **dict.fromkeys(["netcdf.read as_target", "netcdf.write boolean"], FLAG),
     "Model.check_gradients elements": {"2**31"},
     "Model.check_gradients tolerance": {*FLOATS, "5e-324", "1e308"},
-    **dict.fromkeys(["include_self", "shuffle", "last", "Model.same_items value"], FLAG),
+    **dict.fromkeys(["include_self", "shuffle", "last", "return_names", "Model.same_items value"], FLAG),
     "items": {*IDS, "a list of str"},
     "filter_items": {*IDS, "a list of str"},
     **dict.fromkeys(["filter_users", "rows", "queries"], IDS),
@@ -243,6 +243,7 @@ def place(tmp_path_factory):
         dsstne.popularity(X).save(folder / name)
     dsstne.Model({"layers": LAYERS, "loss": "sigmoid"}).save(folder / "net.nc")
     dsstne.netcdf.write(folder / "data.nc", {"x": X})
+    dsstne.neighbors.Index(np.eye(4)).save(folder / "index.dsstne")
     with dsstne.Trainer(network_model(), X, devices="cpu", threads=1) as trainer:
         trainer.save(folder / "run.checkpoint")
     before = resource.getrlimit(resource.RLIMIT_AS)
