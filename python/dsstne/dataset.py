@@ -11,7 +11,7 @@ import scipy.sparse
 
 from dsstne import _arrow, _checks, _handles, _items, _native, _options
 from dsstne._tables import Shown, Table, cell, size
-from dsstne.errors import CorruptFileError, InvalidArgumentError, InvalidDataError, UnsupportedError
+from dsstne.errors import BusyError, CorruptFileError, InvalidArgumentError, InvalidDataError, UnsupportedError
 from dsstne.interactions import Interactions
 from dsstne.textfile import Lent, open_text
 
@@ -606,14 +606,20 @@ class Dataset(_handles.Closing, Shown):
         Raises:
             BusyError: A trainer or predictor still uses it; close that first.
         """
-        lent, self._lent = self._lent, None
+        lent = self._lent
         if lent is not None:
             self._arrays = None
             lent.forget()
             if lent.is_viewed:
                 self._handle = _handles.Handle.awaiting("dataset")  # the last view closes the dataset
-        self._handle.close()
-        indexed = self._indexed
+        try:
+            self._handle.close()
+        except BusyError:
+            if lent is not None:
+                self._lent = lent = Lent(self._handle, self._info)
+                self._arrays = lent.arrays
+            raise
+        self._lent, indexed = None, self._indexed
         self._arrays = self._dense = self._interactions = self._factors = self._indexed = self._index = None
         if indexed is not None and indexed[1]:
             indexed[0].close()

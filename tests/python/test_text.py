@@ -206,8 +206,11 @@ def test_an_open_trainer_keeps_a_text_from_being_closed(path):
     trainer = dsstne.Trainer(dsstne.Model({"layers": layers()}), data, devices="cpu", threads=1)
     with pytest.raises(dsstne.BusyError):
         data.close()
+    assert data.column_counts().tolist() == [3, 1, 2]  # it is as before
+    matrix = data.to_scipy()
     trainer.close()
     data.close()
+    assert matrix.indices.tolist() == [0, 1, 2, 0, 0, 2]
 
 
 def layers():
