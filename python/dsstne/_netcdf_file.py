@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-BLOCK = 1 << 27  # bytes that are read or written at once; a copy in the other order may be needed beside them
+BLOCK = 1 << 26  # bytes that are read or written at once; up to three blocks are in memory, one in another order
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _CLASSIC = (b"CDF\1", b"CDF\2", b"CDF\5")
