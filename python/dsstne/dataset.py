@@ -75,7 +75,7 @@ class Dataset(_handles.Closing, Shown):
             :meth:`from_csr` takes arrays of types that SciPy lacks.
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
-        index: Row numbers [rows of the dataset], each from 0 to ``len(X) - 1``: row r of the dataset is row
+        index: Row numbers [rows of the dataset], each from 0 to ``X.shape[0] - 1``: row r of the dataset is row
             ``index[r]`` of X, which may also be an open Dataset. Rows may repeat; they are looked up when a batch is
             made and never copied. Arrays of int32, int64 and uint32 are borrowed like those of X, other integers are
             converted.
