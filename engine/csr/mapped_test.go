@@ -60,6 +60,31 @@ func TestAMappedFileThatWasShortenedIsInvalidData(t *testing.T) {
 	require.False(t, found)
 }
 
+func TestAMappedIndexThatWasShortenedIsInvalidData(t *testing.T) {
+	p, shorten := mappedParts(t)
+	m := opened(t, csr.Parts{Columns: 1, Offsets32: []int32{0, 1, 2, 3, 4, 5, 6, 7}, Indices32: make([]int32, 7)})
+	list := p.Indices32 // of numbers from 0 to 6
+	x, err := csr.NewIndexed(m, list, 1)
+	require.NoError(t, err)
+	data, err := csr.DeviceData(x, 0, 1, false)
+	require.NoError(t, err)
+	shorten()
+
+	r := csr.Reader{Source: x}
+	for name, err := range map[string]error{
+		"a batch":    r.Batch([]int64{1, 2}, 1, true, new(kernels.SparseBatch)),
+		"a device's": data.Index(func([]int64) error { return nil }),
+		"rows":       x.Read([]int64{0}, new(csr.Entries)),
+		"opening":    func() error { _, err := csr.NewIndexed(m, list, 2); return err }(),
+	} {
+		require.Contains(t, refusal(t, fault.InvalidData, err), "it was shortened while it was in use", name)
+	}
+	require.EqualValues(t, 1, x.RowLength(999))
+	require.LessOrEqual(t, csr.MaxBatchEntries(x, 10), int64(10))
+	require.NoError(t, x.Close())
+	require.NoError(t, m.Close(), "what could not be opened does not use it")
+}
+
 func TestOtherPanicsAreNotTakenForFaultsOfAFile(t *testing.T) {
 	p, _ := mappedParts(t)
 	m := opened(t, p)

@@ -76,7 +76,7 @@ class Dataset(_handles.Closing, Shown):
             :meth:`from_csr` takes arrays of types that SciPy lacks.
         columns: Number of columns; required for Arrow data, which do not contain it; otherwise it is checked.
         allow_not_finite: Accept NaN and infinite values.
-        index: Row numbers [rows of the dataset], each from 0 to ``len(X) - 1``: row r of the dataset is row
+        index: Row numbers [rows of the dataset], each from 0 to ``X.shape[0] - 1``: row r of the dataset is row
             ``index[r]`` of X, which may also be an open Dataset. Rows may repeat; they are looked up when a batch is
             made and never copied. Arrays of int32, int64 and uint32 are borrowed like those of X, other integers are
             converted.
@@ -481,8 +481,20 @@ class Dataset(_handles.Closing, Shown):
             return self._factors[0].row_names
         if self._indexed is not None:
             names = self._indexed[0].row_names
-            return None if names is None else names[self._index]
+            return None if names is None else names[self._row_numbers()]
         return self._interactions.row_names if self._interactions is not None else self._names("rows", self.shape[0])
+
+    def _row_numbers(self) -> NDArray[Any]:
+        """Returns the index, after a look whether it still names rows of the other dataset."""
+        index, indexed = self._index, self._indexed  # which close() may drop meanwhile
+        if index is None or indexed is None:
+            return np.empty(0, np.int64)
+        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < indexed[0].shape[0]:
+            raise InvalidDataError(
+                f"the index names rows from {index.min():,} to {index.max():,}, but the matrix has "
+                f"{indexed[0].shape[0]:,} rows: the index must not be changed while it is in use"
+            )
+        return index
 
     def _names(self, what: str, n: int) -> NDArray[Any] | None:
         _ = self._handle.value  # raises an error if it is closed
@@ -646,7 +658,7 @@ class Dataset(_handles.Closing, Shown):
         source, times = self, None
         if self._indexed is not None and self._index is not None:
             source = self._indexed[0]
-            times = np.bincount(self._index, minlength=source.shape[0])  # how often the index names each row
+            times = np.bincount(self._row_numbers(), minlength=source.shape[0])  # how often the index names each row
         if source._arrays is None and source._dense is None and not self.closed:
             raise UnsupportedError(
                 "counting by columns needs the SciPy matrix or a saved dataset: save() this one and open it with "

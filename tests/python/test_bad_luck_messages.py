@@ -92,7 +92,7 @@ def test_the_message_says_what_is_wrong(options, message):
     ("array", "name"),
     [
         (pyarrow.array([["a"]]), "the indices are of type string: a matrix is"),
-        (pyarrow.array([[1]], pyarrow.list_(pyarrow.uint32())), "the indices are of type uint32"),
+        (pyarrow.array([[1]], pyarrow.list_(pyarrow.uint16())), "the indices are of type uint16"),
         (pyarrow.array([[[1, 2]]], pyarrow.list_(pyarrow.list_(pyarrow.int32(), 2))), "of type fixed-size list of 2"),
         (pyarrow.array([[1]], pyarrow.list_(pyarrow.timestamp("ms", "UTC"))), "the indices are of type timestamp"),
         (pyarrow.array([3.0]), "the array is of type float64"),

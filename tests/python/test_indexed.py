@@ -178,6 +178,8 @@ def test_an_index_that_changes_is_an_error(number):
             trainer.run(steps=20)
     with pytest.raises(dsstne.InvalidDataError, match=rf"index\[5\] became {number}"):
         data[[5]]
+    with pytest.raises(dsstne.InvalidDataError, match="the index must not be changed"):
+        data.column_counts()
     data.close()
 
 
