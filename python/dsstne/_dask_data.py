@@ -17,7 +17,8 @@ import scipy.sparse
 
 from dsstne import _checks, _options
 from dsstne._dask_cluster import distributed
-from dsstne.dataset import Dataset, arrays_of
+from dsstne._matrices import arrays_of
+from dsstne.dataset import Dataset
 from dsstne.errors import InvalidArgumentError, MissingFileError
 from dsstne.interactions import Interactions
 

@@ -30,9 +30,10 @@ from dsstne._dask_data import (
 )
 from dsstne._dask_jobs import _StopError, node_given_up, pack, state_of, stopper
 from dsstne._dask_session import Session, Task
+from dsstne._matrices import arrays_of
 from dsstne._predictor import check_item_names
 from dsstne._tables import Shown, Table
-from dsstne.dataset import Dataset, arrays_of, names_of
+from dsstne.dataset import Dataset, names_of
 from dsstne.errors import CancelledError, ClusterError, InputOutputError, InvalidArgumentError, MissingFileError
 from dsstne.interactions import Interactions
 from dsstne.model import Model, load

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne._layers import row_weights
-from dsstne.dataset import Dataset, _as_csr
+from dsstne._matrices import as_csr
+from dsstne.dataset import Dataset
 from dsstne.errors import InvalidArgumentError, InvalidDataError
 from dsstne.interactions import Interactions
 
@@ -43,7 +44,7 @@ def compressed(X: Any) -> Any:
         raise InvalidDataError(f"Complex data not supported: X is of type {dtype}, expected real numbers")
     if getattr(dtype, "kind", None) == "O":
         X = _numbers(X)
-    X = _as_csr(X, "X")
+    X = as_csr(X, "X")
     if X.data.dtype.kind == "f":
         refuse(X, lambda values: ~np.isfinite(values), "X has values that are NaN or inf")
     return X

@@ -69,9 +69,9 @@ def _softmax(loss: Loss, z: NDArray[np.float64], t: NDArray[np.float64]) -> floa
         return 0.0
     top = z.max()
     logarithms = z - top - np.log(np.exp(z - top).sum())
-    limit = loss.defined.get("one_target", 1)
+    scale, limit = float(loss.defined.get("one_scale", 1)), float(loss.defined.get("one_target", 1))
     counts = np.ones(len(z)) if limit == 1 else logarithms < np.log(limit)
-    summed = loss.defined.get("one_scale", 1) * float(-(t * counts * logarithms).sum())
+    summed = scale * float(-(t * counts * logarithms).sum())
     return summed / total if loss.defined["normalize_rows"] else summed
 
 

@@ -324,11 +324,11 @@ def write(
 
 
 def _to_write(X: Any, name: str) -> Any:
-    from dsstne.dataset import _as_matrix
+    from dsstne._matrices import as_matrix
     from dsstne.interactions import Interactions
 
     what = f"the matrix {name!r}"
-    matrix = sparse_matrix(_as_matrix(X.matrix if isinstance(X, Interactions) else X, what), what)
+    matrix = sparse_matrix(as_matrix(X.matrix if isinstance(X, Interactions) else X, what), what)
     if not matrix.data.all():
         matrix = matrix.copy()  # the caller's arrays stay as they are
         matrix.eliminate_zeros()

@@ -12,6 +12,7 @@ import scipy.sparse
 from dsstne import _attribution, _checks, _frames
 from dsstne._activations import activation_of
 from dsstne._layers import nearest, numbers
+from dsstne._matrices import one_row
 from dsstne._predictor import (
     WEIGHTS_ONLY,
     Predictor,
@@ -23,7 +24,7 @@ from dsstne._predictor import (
     ranked_units,
 )
 from dsstne._weights import Weights
-from dsstne.dataset import names_of, one_row
+from dsstne.dataset import names_of
 from dsstne.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from dsstne.interactions import Interactions
 

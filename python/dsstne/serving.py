@@ -8,9 +8,10 @@ import numpy as np
 
 from dsstne import _checks, _handles, _native, _options
 from dsstne._layers import check_row_names, check_rows, nearest
+from dsstne._matrices import arrays_of
 from dsstne._predictor import check_item_names, check_k, chosen_items, ranked_units
 from dsstne._tables import Plan
-from dsstne.dataset import Dataset, arrays_of, names_of, open_dataset
+from dsstne.dataset import Dataset, names_of, open_dataset
 from dsstne.devices import chosen
 from dsstne.errors import InvalidArgumentError, NotFoundError
 

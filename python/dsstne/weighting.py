@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsstne import _checks
+from dsstne._matrices import as_csr
 from dsstne._weights import sparse_matrix
-from dsstne.dataset import Dataset, _as_csr
+from dsstne.dataset import Dataset
 from dsstne.errors import InvalidArgumentError, InvalidDataError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _counts(X: Any) -> sparse.csr_array:
     """Returns a copy of X in float32 without stored zeros."""
     if not isinstance(X, Dataset):
         Dataset(X).close()  # raises the errors of a damaged matrix
-    matrix: sparse.csr_array = sparse_matrix(_as_csr(X, "X"), "X").copy()
+    matrix: sparse.csr_array = sparse_matrix(as_csr(X, "X"), "X").copy()
     matrix.eliminate_zeros()
     if matrix.nnz and matrix.data.min() < 0:
         raise InvalidDataError(f"X has a value of {matrix.data.min():g}; counts are not negative")
