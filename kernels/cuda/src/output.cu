@@ -345,7 +345,7 @@ struct StripRow {
 // The batch of targets, with the values that stand in for its own.
 DEVICE SparseRecord targets_of(const TileArgs &a) {
   SparseRecord target = a.step->slots[a.slot];
-  if (a.targets) target.values = a.targets, target.row_sum = a.target_sums;
+  if (a.target_sums) target.values = a.targets, target.row_sum = a.target_sums;
   return target;
 }
 
