@@ -130,7 +130,7 @@ func openIndexed[T csr.RowNumber](c *call, handle C.dsstne_dataset, list []T, th
 	return with(c, handle, sharing, func(d *dataset) error {
 		return open(c, out, hop, func() (object, error) {
 			x, err := csr.NewIndexed(d.matrix, list, threads)
-			return &dataset{x}, err
+			return &dataset{matrix: x}, err
 		})
 	})
 }

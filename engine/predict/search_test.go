@@ -1,6 +1,7 @@
 package predict_test
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"testing"
@@ -43,8 +44,15 @@ func TestAVectorThatIsARowHasTheNeighboursOfThatRow(t *testing.T) {
 	}
 }
 
+func bytesOf(numbers []float32) (all []byte) {
+	for _, x := range numbers {
+		all = binary.LittleEndian.AppendUint32(all, math.Float32bits(x))
+	}
+	return all
+}
+
 // index is a model of vectors.
-func index(t *testing.T, rows []float32, columns int64, metric string) *model.Model {
+func index(t *testing.T, rows []float32, metric string) *model.Model {
 	t.Helper()
 	text := `{"kind": "vectors", "items": 5, "size": 3, "metric": "` + metric + `"}`
 	form, err := model.ReadForm([]byte(text), nil)
@@ -52,13 +60,13 @@ func index(t *testing.T, rows []float32, columns int64, metric string) *model.Mo
 	m, err := model.Create(form, model.Options{Threads: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	require.NoError(t, m.SetRows("vectors", 0, rows, columns))
+	require.NoError(t, m.SetTensor("vectors", bytesOf(rows)))
 	return m
 }
 
 func TestSearchesSeeVectorsThatHaveChanged(t *testing.T) {
 	rows := []float32{1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0}
-	m := index(t, rows, 3, "dot")
+	m := index(t, rows, "dot")
 	p, err := openers.Predictor(m, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
@@ -68,13 +76,13 @@ func TestSearchesSeeVectorsThatHaveChanged(t *testing.T) {
 		require.Equal(t, []int32{3, 2, 1, 0, 4}, ids)
 		require.Equal(t, []float32{6, 3, 2, 1, 0}, scores)
 	}
-	require.NoError(t, m.SetRows("vectors", 4, []float32{9, 0, 0}, 3))
+	require.NoError(t, m.SetRows("vectors", 4, 1, bytesOf([]float32{9, 0, 0})))
 	require.NoError(t, p.Search("", []float32{1, 2, 3}, 3, predict.Filter{}, predict.Dot, 5, ids, scores))
 	require.Equal(t, []int32{4, 3, 2, 1, 0}, ids)
 }
 
 func TestSearchesThatCannotBeAreRefused(t *testing.T) {
-	m := index(t, make([]float32, 15), 3, "cosine")
+	m := index(t, make([]float32, 15), "cosine")
 	p, err := openers.Predictor(m, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
@@ -113,7 +121,7 @@ func TestSparseWeightsAreNotComparedWithVectors(t *testing.T) {
 }
 
 func TestAnIndexPlansNoMoreThanItsVectorsInLowPrecision(t *testing.T) {
-	m := index(t, make([]float32, 15), 3, "dot")
+	m := index(t, make([]float32, 15), "dot")
 	p, err := openers.Predictor(m, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
