@@ -115,7 +115,7 @@ def test_an_index_of_a_dataset_a_file_a_product_and_an_index(tmp_path):
             same(copy[:], expected)
         with pytest.raises(dsstne.BusyError):
             base.close()
-        if base._file is not None:
+        if base._path is not None:
             assert data.item_names.tolist() == [f"i{n}" for n in range(60)]
             assert data.row_names.tolist() == [f"r{n}" for n in index]
             again = pickle.loads(pickle.dumps(data))

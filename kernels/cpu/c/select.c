@@ -1,7 +1,6 @@
 /* The one place that asks what the CPU can do. */
 #include "kernels.h"
 
-#include <pthread.h>
 #include <stddef.h>
 
 extern kernels_t dsstne_kernels_portable, dsstne_kernels_avx2, dsstne_kernels_avx512, dsstne_kernels_avx512vnni,
@@ -15,17 +14,14 @@ static void complete(kernels_t *of) {
 #undef PHASE
 }
 
-static void complete_all(void) {
+/* When the library is loaded, before another thread may ask. */
+__attribute__((constructor)) static void complete_all(void) {
   complete(&dsstne_kernels_avx512vnni);
   complete(&dsstne_kernels_avx512bf16);
 }
 #endif
 
 const kernels_t *dsstne_cpu_kernels(int32_t level) {
-#if defined(__x86_64__)
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, complete_all);
-#endif
   switch (level) {
     case 0:
       return &dsstne_kernels_portable;
