@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dsstne._netcdf_file import Reader
+    from dsstne.dataset import Dataset
 
 SPARSE, BOOLEAN, IGNORE_ZERO, INDEXED, WEIGHTED = 1, 2, 32, 64, 128  # bits of the attributes
 _ALL_BITS = 255
@@ -76,7 +77,8 @@ class Data:
 
     Attributes:
         matrix: The examples [rows, columns], for :func:`dsstne.fit` and others: a sparse matrix of SciPy, or an array
-            if the file stores whole rows.
+            if the file stores whole rows; if examples share stored rows, a :class:`dsstne.Dataset` with an index of
+            these, which copies none.
         sample_weight: The weights of the examples [rows]; None if they have none.
         items: The names of the columns; None if the file has none.
         rows: The names of the rows; None if the file has none.
@@ -162,7 +164,7 @@ def read(file: Reader, name: str | None, columns: int | None, as_target: bool) -
     if data.weighted:
         weights = file.variable(f"dataWeight{n}", data.rows, "f", _of(header)).all().astype(np.float32)
     if data.indexed:
-        matrix = _expanded(file, header, matrix)
+        matrix = _chosen(file, header, matrix)
     return Data(matrix, weights, _names(file, f"indToFeature{n}"), _names(file, f"indToSample{n}"))
 
 
@@ -249,20 +251,18 @@ def _dense(file: Reader, header: _Header, columns: int, as_target: bool) -> NDAr
     return np.ascontiguousarray(values.reshape(header.stored, header.width)[:, :columns])
 
 
-def _expanded(file: Reader, header: _Header, matrix: Any) -> Any:
-    """Repeats the stored rows, so that each example has a row of its own."""
+def _chosen(file: Reader, header: _Header, matrix: Any) -> Dataset:
+    """Makes a dataset whose rows are stored rows, which several may share."""
+    from dsstne.dataset import Dataset
+
     n, data = header.number, header.listed
-    index = _integers(file, f"index{n}", data.rows, _of(header))
-    bad = np.flatnonzero(index >= header.stored)
+    index = file.variable(f"index{n}", data.rows, "ui", _of(header)).all()
+    bad = np.flatnonzero((index < 0) | (index >= header.stored))
     if bad.size:
         raise file.fault(
             f"{_of(header)}: index{n}[{bad[0]}] is {index[bad[0]]:,}; the file stores {header.stored:,} rows"
         )
-    if data.sparse or data.boolean:
-        _need_memory(file, header, int(np.diff(matrix.indptr)[index].sum()) * 12)
-    else:
-        _need_memory(file, header, data.rows * matrix.shape[1] * matrix.itemsize)
-    return matrix[index]
+    return Dataset(matrix, index=index)
 
 
 def _need_memory(file: Reader, header: _Header, size: int) -> None:

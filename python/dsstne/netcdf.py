@@ -87,8 +87,9 @@ def read(
     """Reads a data set into memory, as what :func:`dsstne.fit` and others take.
 
     A data set of single entries becomes a sparse matrix, one of whole rows an array. Values are those that DSSTNE
-    computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. Examples
-    that share a stored row (DSSTNE's attribute "indexed") each get a copy of it.
+    computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. If examples
+    share stored rows (DSSTNE's attribute "indexed"), they become a :class:`dsstne.Dataset` with an index, which copies
+    none; ``matrix[:]`` is a copy of each.
 
     Args:
         path: A data file of DSSTNE.
@@ -104,7 +105,7 @@ def read(
         InvalidArgumentError: An argument is not valid, or the file has several data sets and ``name`` is missing.
         CorruptFileError: The file is damaged; the message names the data set, the variable and the place.
         UnsupportedError: The file is in a classic NetCDF format, or has a type that DSSTNE cannot read either.
-        OutOfMemoryError: Copies of shared rows do not fit into memory.
+        OutOfMemoryError: Rows that overlap in the file do not fit into memory one by one.
         ImportError: The packages are not installed.
 
     Example:
