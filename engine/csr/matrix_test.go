@@ -126,7 +126,7 @@ func TestCloseIsRefusedWhileTheMatrixIsInUse(t *testing.T) {
 	require.NoError(t, m.Use())
 	require.NoError(t, m.Use()) // a trainer that binds it to two layers
 	message := refusal(t, fault.Busy, m.Close())
-	require.Equal(t, "the dataset is in use by open trainers or predictors; close them first", message)
+	require.Equal(t, "the dataset is in use by open trainers, predictors or datasets made of it; close them first", message)
 }
 
 func TestCloseWorksAfterTheLastUser(t *testing.T) {

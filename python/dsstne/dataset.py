@@ -148,6 +148,8 @@ class Dataset(_handles.Closing, Shown):
         offsets, stored = _checks.array(indptr), _checks.array(indices)
         if offsets.ndim != 1 or not len(offsets):
             raise InvalidDataError(f"indptr has the shape {offsets.shape}; expected one dimension of rows + 1 offsets")
+        if not stored.size:
+            stored = stored.astype(np.int32)  # of what is empty NumPy knows no type
         values = None if data is None else _checks.array(data)
         shape = len(offsets) - 1, _checks.integer(columns, "columns", 0)
         return cls(Arrays(offsets, stored, values, shape), allow_not_finite=allow_not_finite)
@@ -528,9 +530,11 @@ class Dataset(_handles.Closing, Shown):
     def to_scipy(self) -> scipy.sparse.csr_array:
         """Returns the matrix as a ``csr_array`` [rows, columns], without copying indices and values if possible.
 
-        The result shares its memory with the dataset if that was made of a SciPy matrix or a text: do not change it.
-        That of a text may be used after :meth:`close`. If every value is 1, ``data`` is a new array of True. The rows
-        of Arrow data, files and products are copied, as by ``dataset[:]``.
+        The result shares its memory with a dataset of a SciPy matrix or a text whose columns ascend in each row: do not
+        change it. That of a text may be used after :meth:`close`. If columns do not ascend, or are stored twice, the
+        result is a copy in which they ascend and duplicates are summed, because SciPy would do so in place. Without
+        values ``data`` is a new array of True. The rows of Arrow data, files, products and indexed datasets are copied,
+        as by ``dataset[:]``.
 
         Raises:
             InvalidHandleError: The dataset is closed.
@@ -543,7 +547,13 @@ class Dataset(_handles.Closing, Shown):
                    [0., 1., 0.]], dtype=float32)
         """
         in_memory = self._arrays is not None or self._dense is not None
-        return self._matrix("the dataset") if in_memory or self.closed else self[:]
+        if not (in_memory or self.closed):
+            return self[:]
+        matrix = self._matrix("the dataset")
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        return matrix
 
     def __getitem__(self, rows: Any) -> scipy.sparse.csr_array:
         """Copies rows, of files and products too: ``csr_array`` of float32 [len(rows), columns].
@@ -593,7 +603,8 @@ class Dataset(_handles.Closing, Shown):
         The arrays of a text stay as long as there is a NumPy view of them.
 
         Raises:
-            BusyError: A trainer or predictor still uses it; close that first.
+            BusyError: A trainer, a predictor or a dataset made of it still uses it; close that first. A text of which
+                there are views closes with the last one.
         """
         lent = self._lent
         if lent is not None:
@@ -699,7 +710,7 @@ class Dataset(_handles.Closing, Shown):
 
     def __reduce__(self) -> Any:
         if self._indexed is not None and self._indexed[0]._path is not None:
-            return _index_again, (self._indexed[0], self._index)
+            return _index_again, (*self._indexed[0].__reduce__()[1], self._index)
         if self._path is None or self._described is None:
             raise TypeError(
                 "a Dataset borrows memory of its process and cannot be pickled or copied; pass on the matrix, or save "
@@ -739,10 +750,11 @@ class Dataset(_handles.Closing, Shown):
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
 
 
-def _index_again(X: Dataset, index: NDArray[Any]) -> Dataset:
-    """Opens rows of a pickled dataset."""
+def _index_again(path: str, digest: str, index: NDArray[Any]) -> Dataset:
+    """Opens rows of the file of a pickled dataset, which is closed with them."""
+    X = _reopen(path, digest)
     made = Dataset(X, index=index)
-    made._indexed = X, True  # nobody else has it
+    made._indexed = X, True
     return made
 
 
@@ -778,6 +790,8 @@ def named_rows(X: Any) -> Interactions | Dataset | None:
         return X if isinstance(X, Interactions) else None
     if X._factors is not None:
         return named_rows(X._factors[0])
+    if X._indexed is not None:
+        return None if named_rows(X._indexed[0]) is None else X
     if X._interactions is not None:
         return X._interactions
     return X if X._described is not None and "rows" in X._described["arrays"] else None
@@ -794,7 +808,7 @@ def same_rows(left: Interactions | Dataset, right: Interactions | Dataset) -> bo
 
 def _row_bytes(source: Interactions | Dataset) -> Any:
     """Returns names of rows as a file has them: their offsets and their text."""
-    if isinstance(source, Dataset):
+    if isinstance(source, Dataset) and source._indexed is None:
         return source._array("rows", np.uint8)
     text, offsets, _ = _items.encode_names(source.row_names, "rows")
     return np.concatenate([offsets.view(np.uint8), text])

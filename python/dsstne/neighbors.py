@@ -168,7 +168,8 @@ class Index(_handles.Closing):
             ``return_names`` the first array has names, and None where no vector is left.
 
         Raises:
-            InvalidArgumentError: k or a row number is not valid.
+            InvalidArgumentError: k or a row number is not valid, or names are asked for that are not there.
+            NotFoundError: No vector has such a name.
             InvalidDataError: The queries have another number of columns than the vectors.
             NotFiniteError: A query is not finite; the message names row and column.
             KeyboardInterrupt: Ctrl-C; the index stays usable.
@@ -179,8 +180,8 @@ class Index(_handles.Closing):
         k = check_k(k, n, "vectors")
         choice = chosen_items(self.model, items, filter_items, n)
         named = _checks.boolean(return_names, "return_names")
-        if named:
-            self.model._needed_names()
+        if named and self.names is None:
+            raise InvalidArgumentError("return_names: the vectors have no names; give Index(vectors, names=...)")
         with self._turn:
             ids, scores = self._predictor.search(wanted, k, {"metric": self.metric}, choice)
         return (self.model.names(ids) if named else ids), scores
@@ -309,8 +310,8 @@ def _as_float32(array: NDArray[Any]) -> NDArray[np.float32]:
 
 def _different(names: Any, rows: int) -> list[Any]:
     """Returns names, of which none is there twice."""
-    encode_names(names, "names")  # which checks their types
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    encode_names(listed, "names")  # which checks their types
     if len(listed) != rows:
         raise InvalidArgumentError(f"there are {len(listed):,} names for {rows:,} vectors")
     places: dict[Any, int] = {}

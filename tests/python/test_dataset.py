@@ -339,3 +339,12 @@ def test_memory_changed_under_our_feet_is_an_error_not_a_crash(X):
         made.indptr[3] = 10**9
         with pytest.raises(dsstne.InvalidDataError):
             model.recommend(data)
+
+
+def test_the_matrix_of_a_dataset_can_be_used_without_changing_the_callers():
+    X = scipy.sparse.csr_array(([1.0, 5.0, 5.0, 4.0], [1, 0, 0, 1], [0, 3, 4]), shape=(2, 3))  # unsorted, one twice
+    before, data = X.toarray(), dsstne.Dataset(X)
+    matrix = data.to_scipy()
+    assert (matrix.max(), (matrix != 0).nnz) == (10, 3)  # which SciPy computes of sorted rows
+    np.testing.assert_array_equal(X.toarray(), before)
+    np.testing.assert_array_equal(matrix.toarray(), data[:].toarray())

@@ -1,5 +1,6 @@
 """A dataset with an index has the bits of the matrix with the chosen rows, and stores each row once."""
 
+import copy
 import logging
 import pickle
 
@@ -335,3 +336,34 @@ def test_without_values_all_are_one():
     with dsstne.Dataset.from_csr([0, 2, 3], np.array([1, 1, 2], np.uint32), columns=3) as data:
         assert data[:].toarray().tolist() == [[0, 1, 0], [0, 0, 1]]
         assert data.column_counts().tolist() == [0, 2, 1]
+
+
+def test_names_of_rows_are_compared_behind_an_index():
+    X = blocks(60, 30, seed=2)
+    names = np.array([f"r{n}" for n in range(X.shape[0])], dtype=object)
+    one, other = (dsstne.Interactions(X, row_names=order) for order in (names, names[::-1]))
+    index = np.arange(X.shape[0])[::2]
+    with dsstne.Dataset(one, index=index) as left, dsstne.Dataset(other, index=index) as right:
+        with pytest.raises(dsstne.InvalidArgumentError, match="rows"):
+            dsstne.fit(left, right, epochs=1, progress=False)
+        with pytest.raises(dsstne.InvalidArgumentError, match="rows"):
+            dsstne.evaluate(dsstne.popularity(X), left, right)
+
+
+def test_copies_of_an_indexed_file_are_closed_apart(tmp_path):
+    path, index = tmp_path / "saved.arrow", np.array([2, 0])
+    dsstne.Dataset(valued()).save(path)
+    with dsstne.Dataset.open(path) as base, dsstne.Dataset(base, index=index) as data:
+        expected = data[:]
+        first, second = pickle.loads(pickle.dumps((base, data)))
+        second.close()
+        copied = copy.copy(data)
+        copied.close()
+        for one in (first[[2, 0]], base[[2, 0]], data[:]):
+            same(one, expected)
+        first.close()
+
+
+def test_offsets_without_entries_are_a_matrix_without_entries():
+    with dsstne.Dataset.from_csr([0, 0, 0], [], columns=5) as data:
+        assert (data.shape, data.nnz) == ((2, 5), 0)

@@ -21,7 +21,7 @@ struct EntriesArgs {
   float *z;  // [entries], gets the logits instead of a loss; may be null
   float *cosine, *inverse;  // [entries], of cosine logits: cosines and 1 / |w_i|; else null
   float inverse_temperature;
-  double *loss;  // [B]
+  double *loss;  // [B]; may be null with z
   Loss kind;
   int32_t slot, launch, sources;
   int32_t fours;  // all rows may be read by fours
@@ -117,7 +117,7 @@ KERNEL_BOUNDS(output_entries, EntriesArgs, 32 * kEntryWarps, 4) {
   }
   if (!logits || !good || !(fabs(total) <= 1.7976931348623157e308))
     fail(step, a.launch, logits ? kFailLoss : kFailLogit);
-  if (a.z) return;
+  if (a.z || !a.loss) return;  // without room for entries both are null where logits are asked for
   if (lane_id() == 0) losses[warp_id()] = total;
   __syncthreads();
   if (threadIdx.x != 0) return;
