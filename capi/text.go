@@ -15,6 +15,9 @@ import (
 func dsstne_dataset_read_text(paths *C.const_text, nPaths C.int64_t, optionText *C.const_char, nItems C.int64_t,
 	itemOffsets *C.const_int64, itemText *C.const_void, nRows C.int64_t, rowOffsets *C.const_int64,
 	rowText *C.const_void, out *C.dsstne_dataset, err *C.dsstne_error) C.dsstne_status {
+	if out != nil {
+		*out = 0
+	}
 	return guard("dsstne_dataset_read_text", err, func(c *call) error {
 		notNull(c, out, "out")
 		var names []string

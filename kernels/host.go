@@ -19,10 +19,11 @@ type HostBuffer struct {
 
 // pages are memory that the system gave.
 type pages struct {
-	mapped  []byte
-	bytes   []byte       // within mapped
-	users   atomic.Int64 // buffers that have it
-	copying sync.Mutex   // held by the one that is getting memory of its own
+	mapped   []byte
+	bytes    []byte       // within mapped
+	remapped bool         // package syscall does not know the memory
+	users    atomic.Int64 // buffers that have it
+	copying  sync.Mutex   // held by the one that is getting memory of its own
 }
 
 // hugePage is the size from which transparent huge pages can help.
@@ -153,6 +154,11 @@ func (p *pages) leave() {
 		}
 	}
 	// An error here would mean that the address was not ours; there is nothing to be done about it.
+	if p.remapped {
+		_, _, _ = syscall.Syscall(syscall.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(p.mapped))),
+			uintptr(len(p.mapped)), 0)
+		return
+	}
 	_ = syscall.Munmap(p.mapped)
 }
 
@@ -222,45 +228,54 @@ func (b *HostBuffer) Resize(n int64) error {
 		b.pages, b.n = nil, 0
 		return nil
 	}
-	shift := int64(len(old.mapped) - len(old.bytes))
-	switch {
-	case n*4 <= blockSize:
-		shift = 0
-	case len(old.mapped) == blockSize:
-		shift = shiftOf(n)
+	if len(old.mapped) != blockSize && n*4 > blockSize {
+		if err := old.remap(n * 4); err != nil {
+			return err
+		}
+		b.n = n
+		return nil
 	}
-	claimed := int64(len(old.mapped))
-	allocated.Add(-claimed) // the new memory has these pages
-	p, err := newPages(n, shift)
-	allocated.Add(claimed)
+	p, err := newPages(n, shiftOf(n))
 	if err != nil {
 		return err
 	}
-	old.moveTo(p, min(n, b.n)*4)
+	copy(p.bytes, old.bytes[:min(n, b.n)*4])
 	old.leave()
 	b.pages, b.n = p, n
 	return nil
 }
 
-// Flags of mremap of Linux: MREMAP_MAYMOVE, MREMAP_FIXED and MREMAP_DONTUNMAP.
-const mremapPages = 1 | 2 | 4
+// mremapMayMove is MREMAP_MAYMOVE of Linux.
+const mremapMayMove = 1
 
-// moveTo moves the first bytes to new pages, and copies them if the system cannot move pages. What is behind them in
-// the new pages stays 0. The old pages have any content afterwards.
-func (p *pages) moveTo(to *pages, bytes int64) {
+// remap changes the size of large memory. It may move. Its beginning stays as it is, and what is new is 0.
+func (p *pages) remap(size int64) error {
 	shift := len(p.mapped) - len(p.bytes)
-	if len(p.mapped) != blockSize && len(to.mapped) != blockSize && len(to.mapped)-len(to.bytes) == shift {
-		used := int64(shift) + bytes
-		whole := (used + pageSize - 1) &^ (pageSize - 1) // mappings end with their last page
-		from, at := unsafe.Pointer(unsafe.SliceData(p.mapped)), unsafe.Pointer(unsafe.SliceData(to.mapped))
-		_, _, failure := syscall.Syscall6(syscall.SYS_MREMAP, uintptr(from), uintptr(whole), uintptr(whole), mremapPages,
-			uintptr(at), 0)
-		if failure == 0 {
-			clear(to.mapped[used:min(whole, int64(len(to.mapped)))])
-			return
+	before, after := int64(len(p.mapped)), int64(shift)+size
+	if after > before {
+		if err := claim(after - before); err != nil {
+			return err
 		}
+	} else { // the rest of the last page, which would be there again after another change
+		page := int64(syscall.Getpagesize())
+		clear(p.mapped[after:min(before, (after+page-1)/page*page)])
 	}
-	copy(to.bytes, p.bytes[:bytes])
+	at, failure := uintptr(0), syscall.ENOMEM
+	if RefuseMemory == nil || !RefuseMemory() {
+		at, _, failure = syscall.Syscall6(syscall.SYS_MREMAP, uintptr(unsafe.Pointer(unsafe.SliceData(p.mapped))),
+			uintptr(before), uintptr(after), mremapMayMove, 0, 0)
+	}
+	if failure != 0 {
+		allocated.Add(min(0, before-after))
+		return fault.From(fault.OutOfMemory, failure, "the system refused %d bytes", size)
+	}
+	allocated.Add(min(0, after-before))
+	p.mapped = unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), after)
+	p.bytes, p.remapped = p.mapped[shift:], true
+	if size >= hugePage {
+		_ = syscall.Madvise(p.mapped, madvHugepage)
+	}
+	return nil
 }
 
 // Len is the number of elements.

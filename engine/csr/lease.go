@@ -41,7 +41,8 @@ func (l *lease) Close() error {
 	l.mu.Lock()
 	if l.users > 0 {
 		l.mu.Unlock()
-		return fault.New(fault.Busy, "the dataset is in use by open trainers, predictors or datasets made of it; close them first")
+		return fault.New(fault.Busy, "the dataset is in use by open trainers, predictors or datasets made of it; "+
+			"close them first")
 	}
 	release := l.release
 	l.closed, l.release = true, nil

@@ -105,6 +105,9 @@ func (p *Predictor) newSearch(tensor string, filter Filter, measure Measure, k i
 			end()
 		}
 	}()
+	if err := p.notServing(); err != nil {
+		return nil, nil, err
+	}
 	m, err := p.matrix(tensor)
 	if err != nil {
 		return nil, nil, err

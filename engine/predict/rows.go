@@ -23,13 +23,21 @@ func (l rowList) at(place int64) int64 {
 	return l.chosen[place]
 }
 
+// notServing returns an error if the predictor serves.
+func (p *Predictor) notServing() error {
+	if p.service == nil {
+		return nil
+	}
+	return fault.New(fault.InvalidState, "the predictor serves: it answers dsstne_predictor_ask only")
+}
+
 // listed checks the rows that the caller chose; nil chooses all.
 func (p *Predictor) listed(rows []int64) (rowList, error) {
 	if p.Rows() < 0 {
 		return rowList{}, fault.New(fault.InvalidState, "no dataset is bound to the predictor")
 	}
-	if p.service != nil {
-		return rowList{}, fault.New(fault.InvalidState, "the predictor serves: it answers dsstne_predictor_ask only")
+	if err := p.notServing(); err != nil {
+		return rowList{}, err
 	}
 	if rows == nil {
 		return rowList{count: p.Rows()}, nil

@@ -215,6 +215,10 @@ func TestAPredictorThatServesDoesNothingElse(t *testing.T) {
 	err := p.Recommend("", nil, nil, predict.Filter{}, 1, nil, nil)
 	require.Equal(t, fault.InvalidState, fault.KindOf(err))
 	require.Equal(t, fault.InvalidState, fault.KindOf(p.Serve(predict.ServiceOptions{K: 4})))
+	err = p.Neighbors("", []int32{0}, predict.Filter{}, predict.NeighborOptions{}, 1, make([]int32, 1), make([]float32, 1))
+	require.Equal(t, fault.InvalidState, fault.KindOf(err))
+	err = p.Search("", make([]float32, 16), 16, predict.Filter{}, predict.Dot, 1, make([]int32, 1), make([]float32, 1))
+	require.Equal(t, fault.InvalidState, fault.KindOf(err))
 	closed, _ := opened(t, "", "")
 	require.Equal(t, fault.InvalidState, fault.KindOf(answer(closed, predict.Question{})))
 }

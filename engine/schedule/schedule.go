@@ -71,7 +71,10 @@ func (s Schedule) At(n, stepsPerEpoch int64) float64 {
 	case "cosine":
 		return s.minimum + (1-s.minimum)*(1+math.Cos(math.Pi*min(1, float64(n)/float64(s.steps))))/2
 	case "step":
-		return math.Pow(s.factor, float64(n/(s.steps+s.epochs*stepsPerEpoch)))
+		if s.epochs > 0 {
+			return math.Pow(s.factor, float64(n/stepsPerEpoch/s.epochs))
+		}
+		return math.Pow(s.factor, float64(n/s.steps))
 	case "inverse":
 		return 1 / (1 + s.rate*float64(n))
 	default:

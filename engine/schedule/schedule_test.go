@@ -32,6 +32,7 @@ func TestSchedulesHaveTheirTextbookValues(t *testing.T) {
 		{`{"kind": "step", "epochs": 2, "factor": 0.5}`, 15, 0.5},
 		{`{"kind": "step", "epochs": 2, "factor": 0.5, "warmup_steps": 7}`, 21, 1},
 		{`{"kind": "step", "epochs": 2, "factor": 0.5, "warmup_steps": 7}`, 36, 0.25},
+		{`{"kind": "step", "epochs": 9223372036854775807, "factor": 0.5}`, 1 << 60, 1},
 		{`{"kind": "inverse", "rate": 0.5}`, 3, 0.5},
 	} {
 		o, err := strictjson.Parse([]byte(`{"schedule": `+c.text+`}`), "options")

@@ -98,7 +98,12 @@ func ReadData(paths []string, o Options, cancelled *atomic.Bool) (*Data, error) 
 		return nil, err
 	}
 	u.report.Files, u.report.Bytes, u.report.Lines = len(files), s.bytes, s.lines
-	return u.finish()
+	d, err := u.finish()
+	if err == nil && cancelled.Load() {
+		_ = d.Close() // nobody uses it yet
+		return nil, errCancelled
+	}
+	return d, err
 }
 
 // readAll reads, parses and appends all blocks.

@@ -47,6 +47,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte("a\t1\nb\t0\n"))
 	f.Add([]byte("\uFEFFa\t0\r\nb\t1"))
 	f.Add([]byte("a\t0\na\t1\n\xff\t2"))
+	f.Add([]byte("b\t1\n\uFEFFa\t0"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "index")
 		require.NoError(t, os.WriteFile(path, text, 0o600))

@@ -140,8 +140,17 @@ func WriteIndex(path string, index Index) error {
 	if err != nil {
 		return err
 	}
+	for n := range known.count() {
+		if size := len(known.label(n)); size > mostLabel-32 {
+			return fault.New(fault.InvalidArgument, "label %d has %s bytes; labels of an index file have up to %s", n,
+				fault.Grouped(int64(size)), fault.Grouped(mostLabel-32))
+		}
+	}
 	return file.Replace(path, func(to io.Writer) error {
 		w := bufio.NewWriterSize(to, 1<<16)
+		if known.count() > 0 && bytes.HasPrefix(known.label(0), byteOrderMark) {
+			_, _ = w.Write(byteOrderMark) // which the reader takes off
+		}
 		for n := range known.count() {
 			_, _ = w.Write(known.label(n))
 			_, _ = fmt.Fprintf(w, "\t%d\n", n)

@@ -15,12 +15,16 @@ type budget struct {
 }
 
 func (b *budget) claim(bytes int64) error {
-	if used := b.used.Add(bytes); b.limit == 0 || used <= b.limit || bytes <= 0 {
-		return nil
+	for {
+		used := b.used.Load()
+		if b.limit != 0 && bytes > 0 && used+bytes > b.limit {
+			return fault.New(fault.OutOfMemory, "reading the text needs more memory than memory_limit, %s bytes; raise the "+
+				"limit, or read a part of the text", fault.Grouped(b.limit))
+		}
+		if b.used.CompareAndSwap(used, used+bytes) {
+			return nil
+		}
 	}
-	b.used.Add(-bytes)
-	return fault.New(fault.OutOfMemory, "reading the text needs more memory than memory_limit, %s bytes; raise the "+
-		"limit, or read a part of the text", fault.Grouped(b.limit))
 }
 
 // list is a slice outside the Go heap. T has no pointers.

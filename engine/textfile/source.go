@@ -172,4 +172,7 @@ func tooLong(name string, line, limit int64) error {
 		"(the limit is longest_line)", name, line, fault.Grouped(limit))
 }
 
+// byteOrderMark may be the beginning of a text.
+var byteOrderMark = []byte("\uFEFF")
+
 var errCancelled = fault.New(fault.Cancelled, "reading the text was cancelled")
