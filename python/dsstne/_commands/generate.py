@@ -53,10 +53,9 @@ def run(given: Namespace) -> None:
         try:
             features = read_index(given.f)
         except MissingFileError as error:
-            raise MissingFileError(
-                f"{error}; -c makes a new index of the features", error.errno or 0, given.f
-            ) from None
-    samples = read_index(given.s) if os.path.exists(given.s) else []  # noqa: PTH110
+            text = f"{error}; -c makes a new index of the features"
+            raise MissingFileError(text, error.errno or 0, given.f) from None
+    samples: Any = read_index(given.s) if os.path.exists(given.s) else []  # noqa: PTH110
     source = sources.read_text(
         given.i,
         given,

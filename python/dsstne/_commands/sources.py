@@ -6,12 +6,17 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dsstne import _netcdf_file
+import scipy.sparse
+
+from dsstne import _netcdf_file, netcdf
 from dsstne.dataset import Dataset
-from dsstne.errors import InputOutputError, MissingFileError
+from dsstne.errors import InputOutputError, InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
+
+    from dsstne.network import Network
 
 # What is wrong with a line of each kind of dataset.info["text"]["malformed"].
 _MALFORMED = {
@@ -37,6 +42,7 @@ class Source(NamedTuple):
         rows: Names of the rows; None if the file has none.
         sample_weight: Weights of the rows, if they have any.
         stored_only: Whether only stored entries count in the loss.
+        name: Name of the data set in a NetCDF file.
         findings: What the reading of a text found, for the user.
     """
 
@@ -45,6 +51,7 @@ class Source(NamedTuple):
     rows: Any = None
     sample_weight: Any = None
     stored_only: bool = False
+    name: str | None = None
     findings: str = ""
 
 
@@ -80,6 +87,90 @@ def read_mapped(path: str) -> Source:
     """Opens a file of Dataset.save."""
     data = Dataset.open(path)
     return Source(data, data.item_names, data.row_names)
+
+
+def by_layer(
+    flag: str,
+    path: str,
+    layers: Sequence[str],
+    network: Network,
+    given: Namespace,
+    *,
+    are_targets: bool = False,
+    **text: Any,
+) -> dict[str, Source]:
+    """Reads the matrices of layers from a file.
+
+    Args:
+        flag: The flag that names the file, for messages.
+        path: The file.
+        layers: Names of the layers.
+        network: Knows the data sets that the layers take.
+        given: The flags; ``-d`` names the data set, or its name without "_input" or "_output".
+        are_targets: Whether the layers are outputs.
+        text: Options of :func:`read_text`.
+
+    Raises:
+        NotFoundError: The file does not have the data set of a layer.
+        InvalidArgumentError: The file holds one matrix, and there are several layers.
+        DsstneError: The file cannot be read.
+    """
+    kind = kind_of(path)
+    if kind == "netcdf":
+        return _data_sets(flag, path, layers, network, given.d, are_targets)
+    if len(layers) != 1:
+        raise InvalidArgumentError(
+            f"{flag}: {path} holds one matrix, and the network takes one for each of the layers {', '.join(layers)}; "
+            "give a NetCDF file with a data set for each"
+        )
+    return {layers[0]: read_mapped(path) if kind == "mapped" else read_text(path, given, **text)}
+
+
+def _data_sets(
+    flag: str, path: str, layers: Sequence[str], network: Network, wanted: str | None, are_targets: bool
+) -> dict[str, Source]:
+    """Reads data sets of a NetCDF file, each once."""
+    listed = {one.name: one for one in netcdf.datasets(path)}
+    suffix = "_output" if are_targets else "_input"
+    chosen = {}
+    for layer in layers:
+        own, names = network.datasets.get(layer), []
+        if wanted is not None and len(layers) == 1:
+            names = [wanted, wanted + suffix]
+        names += [own] if own is not None else listed if len(listed) == 1 else []
+        found = next((name for name in names if name in listed), None)
+        if found is None:
+            takes = f"the layer {layer!r} takes {own!r}" if own else f"the layer {layer!r} does not say which it takes"
+            raise NotFoundError(
+                f"{flag}: {path} has {'the data sets' if len(listed) > 1 else 'the data set'} "
+                f"{', '.join(map(repr, listed))}, and {takes}; -d names the one to use"
+            )
+        chosen[layer] = found
+    sources = {}
+    for name in set(chosen.values()):
+        data = netcdf.read(path, name, as_target=are_targets)
+        matrix, weights = data.matrix, data.sample_weight
+        if weights is not None and not are_targets:  # the weight of an example multiplies its input, too
+            matrix = scipy.sparse.csr_array(matrix[:]).multiply(weights[:, None]).tocsr()
+            weights = None
+        sources[name] = Source(matrix, data.items, data.rows, weights, listed[name].stored_only, name)
+    return {layer: sources[name] for layer, name in chosen.items()}
+
+
+def check_rows(left: str, ours: Source, right: str, theirs: Source) -> None:
+    """Refuses files whose rows are not the same samples, as far as they have names.
+
+    Raises:
+        InvalidDataError: The numbers of rows or the names differ.
+    """
+    a, b = (source.matrix.shape[0] for source in (ours, theirs))
+    remedy = "make both files with the same index of the samples"
+    if a != b:
+        raise InvalidDataError(f"{left} has {counted(a, 'row')} and {right} {counted(b, 'row')}; {remedy}")
+    if ours.rows is not None and theirs.rows is not None:
+        for row, (one, other) in enumerate(zip(ours.rows, theirs.rows, strict=True)):
+            if str(one) != str(other):
+                raise InvalidDataError(f"row {row} is {one!r} in {left} and {other!r} in {right}; {remedy}")
 
 
 def _findings(path: str, text: dict[str, Any]) -> str:
