@@ -29,7 +29,7 @@ def check(flag: str, path: str, *, regular: bool = True) -> None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise InputOutputError(f"{flag}: {path} is a folder; give the name of a file", errno.EISDIR, path)
-    if target.exists() and not target.is_file():
+    if not _is_regular(path):
         if regular:
             raise InvalidArgumentError(f"{flag}: {path} is not a regular file, and this file cannot be written there")
         return
@@ -37,6 +37,14 @@ def check(flag: str, path: str, *, regular: bool = True) -> None:
         raise InputOutputError(f"{flag}: {path}: there is no folder {target.parent}", errno.ENOENT, path)
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise InputOutputError(f"{flag}: {path}: the folder {target.parent} may not be written", errno.EACCES, path)
+
+
+def _is_regular(path: str) -> bool:
+    """Reports whether a path is that of a file, or of none yet; not what the path of an open file is, /dev/stdout."""
+    whole = os.path.abspath(path)  # noqa: PTH100 - a Path would follow links
+    if whole.startswith(("/dev/", "/proc/")) and not whole.startswith("/dev/shm/"):
+        return False
+    return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
 
 
 def check_distinct(written: dict[str, str], read: dict[str, str]) -> None:
@@ -73,9 +81,8 @@ def lines(path: str) -> Iterator[IO[str]]:
         InputOutputError: The operating system refused to write; an existing file is unchanged.
     """
     try:
-        target = Path(os.path.realpath(path))
-        if target.exists() and not target.is_file():
-            with target.open("w", encoding="utf-8", newline="\n") as file:
+        if not _is_regular(path):
+            with open(path, "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
                 yield file
             return
         with beside(path) as name:
@@ -83,7 +90,7 @@ def lines(path: str) -> Iterator[IO[str]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, target)  # noqa: PTH105
+            os.replace(name, os.path.realpath(path))  # noqa: PTH105
     except OSError as error:
         if isinstance(error, InputOutputError):
             raise

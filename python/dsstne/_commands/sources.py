@@ -14,9 +14,7 @@ from dsstne.errors import InputOutputError, InvalidArgumentError, InvalidDataErr
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
-
-    from dsstne.network import Network
+    from collections.abc import Mapping, Sequence
 
 # What is wrong with a line of each kind of dataset.info["text"]["malformed"].
 _MALFORMED = {
@@ -93,7 +91,7 @@ def by_layer(
     flag: str,
     path: str,
     layers: Sequence[str],
-    network: Network,
+    names: Mapping[str, str],
     given: Namespace,
     *,
     are_targets: bool = False,
@@ -105,7 +103,7 @@ def by_layer(
         flag: The flag that names the file, for messages.
         path: The file.
         layers: Names of the layers.
-        network: Knows the data sets that the layers take.
+        names: Names of the data sets that the layers take, as far as they are known.
         given: The flags; ``-d`` names the data set, or its name without "_input" or "_output".
         are_targets: Whether the layers are outputs.
         text: Options of :func:`read_text`.
@@ -117,7 +115,7 @@ def by_layer(
     """
     kind = kind_of(path)
     if kind == "netcdf":
-        return _data_sets(flag, path, layers, network, given.d, are_targets)
+        return _data_sets(flag, path, layers, names, given.d, are_targets)
     if len(layers) != 1:
         raise InvalidArgumentError(
             f"{flag}: {path} holds one matrix, and the network takes one for each of the layers {', '.join(layers)}; "
@@ -127,14 +125,14 @@ def by_layer(
 
 
 def _data_sets(
-    flag: str, path: str, layers: Sequence[str], network: Network, wanted: str | None, are_targets: bool
+    flag: str, path: str, layers: Sequence[str], known: Mapping[str, str], wanted: str | None, are_targets: bool
 ) -> dict[str, Source]:
     """Reads data sets of a NetCDF file, each once."""
     listed = {one.name: one for one in netcdf.datasets(path)}
     suffix = "_output" if are_targets else "_input"
     chosen = {}
     for layer in layers:
-        own, names = network.datasets.get(layer), []
+        own, names = known.get(layer), []
         if wanted is not None and len(layers) == 1:
             names = [wanted, wanted + suffix]
         names += [own] if own is not None else listed if len(listed) == 1 else []

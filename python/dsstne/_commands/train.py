@@ -171,14 +171,14 @@ def _read(
     for key, path in indexes.items():
         if path is not None and os.path.exists(path):  # noqa: PTH110
             text[key] = read_index(path)
-    inputs = sources.by_layer("-i", given.i, layers["input"], network, given, **text)
+    inputs = sources.by_layer("-i", given.i, layers["input"], network.datasets, given, **text)
     first = next(iter(inputs.values()))
     if first.name is None and os.path.realpath(given.i) == os.path.realpath(given.o) and len(layers["output"]) == 1:
         return inputs, {layers["output"][0]: first}
     text["samples"] = text.get("samples", first.rows)  # the rows of both are the same samples
     if given.features is not None and first.items is not None:
         text.setdefault("features", first.items)
-    targets = sources.by_layer("-o", given.o, layers["output"], network, given, are_targets=True, **text)
+    targets = sources.by_layer("-o", given.o, layers["output"], network.datasets, given, are_targets=True, **text)
     read = sorted({one.name for one in [*inputs.values(), *targets.values()] if one.name is not None})
     if given.d is not None and read and not {given.d, given.d + "_input", given.d + "_output"} & set(read):
         raise NotFoundError(f"-d: neither {given.i} nor {given.o} has a data set {given.d!r}; the layers take {read}")
