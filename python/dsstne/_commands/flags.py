@@ -60,6 +60,8 @@ class Parser(argparse.ArgumentParser):
         if not argument.startswith("-") or argument == "-":
             return f"unexpected argument {argument!r}: each value follows a flag"
         name = argument.partition("=")[0]
+        if argument[:2] in self._flags and argument[2:3].isdigit():
+            return f"there is no flag {name}; did you mean {argument[:2]} {argument[2:]}?"
         return f"there is no flag {name}; {nearest(name, self._flags)}"
 
     def error(self, message: str) -> Any:

@@ -135,13 +135,14 @@ def _data_sets(
         own, names = known.get(layer), []
         if wanted is not None and len(layers) == 1:
             names = [wanted, wanted + suffix]
-        names += [own] if own is not None else listed if len(listed) == 1 else []
+        names += [own] if own is not None else [*listed] if len(listed) == len(layers) == 1 else []
         found = next((name for name in names if name in listed), None)
         if found is None:
             takes = f"the layer {layer!r} takes {own!r}" if own else f"the layer {layer!r} does not say which it takes"
+            remedy = "-d names the one to use" if len(layers) == 1 else "DataSet of the layer names it"
             raise NotFoundError(
                 f"{flag}: {path} has {'the data sets' if len(listed) > 1 else 'the data set'} "
-                f"{', '.join(map(repr, listed))}, and {takes}; -d names the one to use"
+                f"{', '.join(map(repr, listed))}, and {takes}; {remedy}"
             )
         chosen[layer] = found
     sources = {}
