@@ -231,3 +231,16 @@ def test_formats_of_a_score(flag, expected):
 def test_a_pipe_is_written_as_it_is(capfd):
     assert main([*PREDICT[:6], "/dev/stdout", *PREDICT[7:], "-k", "1"]) == 0
     assert capfd.readouterr().out.startswith("s0\ti")
+
+
+def test_ctrl_c_leaves_the_old_lines(folder, monkeypatch):
+    def interrupt(*_):
+        yield np.array([0]), np.array([0.5], np.float32)
+        raise KeyboardInterrupt
+
+    (folder / "recs").write_text("old")
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr("dsstne._commands.ranking.best_items", interrupt)
+    assert main(PREDICT) == 130
+    assert (folder / "recs").read_text() == "old"
+    assert sorted(path.name for path in folder.iterdir()) == before

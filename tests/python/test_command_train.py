@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
+from terminal import terminal
 
 import dsstne
 from dsstne._commands import train
@@ -192,6 +193,15 @@ def test_a_signal_ends_the_training_with_a_checkpoint_and_no_network(folder, num
     with dsstne.load("run") as model:
         assert model.step > 0
     assert not os.path.exists("gl.nc")
+
+
+def test_a_terminal_shows_a_bar_instead_of_lines():
+    command = [sys.executable, "-m", "dsstne", *FILES, "-n", "gl.nc", "-e", "5"]
+    with terminal() as (stderr, shown):
+        assert subprocess.run(command, stderr=stderr, timeout=60).returncode == 0
+    text = shown.decode()
+    assert "epoch 5/5: 100%" in text
+    assert "examples a second" not in text
 
 
 def test_it_finds_what_the_file_cannot_express_before_it_trains(folder, capsys):

@@ -99,6 +99,7 @@ def run(given: Namespace) -> None:
                 short += len(ids) < (units if k is None else k)
                 if number % 1000 == 0:
                     bar.update({"steps": count, "done": number})
+        bar.update({"steps": count, "done": count})
         bar.close()
     result = f"{given.s}: {sources.counted(count, 'line')}"
     if short:
