@@ -63,7 +63,7 @@ def kind_of(path: str) -> str:
     """
     if not os.path.exists(path):  # noqa: PTH110 - a Path would change "./x"
         raise MissingFileError(f"{path}: no such file", errno.ENOENT, path)
-    if not os.path.isfile(path):  # noqa: PTH113 - a folder of texts, or a pipe, of which reading would take the beginning
+    if not os.path.isfile(path):  # noqa: PTH113 - a folder; to open a pipe would wait for its writer
         return "text"
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -146,7 +146,7 @@ def _data_sets(
             )
         chosen[layer] = found
     sources = {}
-    for name in set(chosen.values()):
+    for name in dict.fromkeys(chosen.values()):
         data = netcdf.read(path, name, as_target=are_targets)
         matrix, weights = data.matrix, data.sample_weight
         if weights is not None and not are_targets:  # the weight of an example multiplies its input, too

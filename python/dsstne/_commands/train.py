@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -87,18 +88,25 @@ def run(given: Namespace) -> None:
 
     from dsstne import fit, network
     from dsstne._commands import sources
-    from dsstne.errors import InvalidDataError
+    from dsstne.errors import InvalidDataError, MissingFileError
     from dsstne.textfile import write_index
 
     names_file = f"{given.n}.features" if given.n.endswith(".nc") else None
     _check_outputs(given, names_file)
     definition = network.read(Path(given.c))
     indexes = {"features": given.features, "samples": given.samples}
+    missing = {key: path for key, path in indexes.items() if path is not None and not os.path.exists(path)}  # noqa: PTH110
     inputs, targets = _read(given, definition, indexes)
     first, last = next(iter(inputs.values())), next(iter(targets.values()))
     sources.check_rows(f"-i: {given.i}", first, f"-o: {given.o}", last)
     if not first.matrix.shape[0]:
         raise InvalidDataError(f"-i: {given.i} has no rows to learn from")
+    made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
+    for path, labels in made.items():
+        if labels is None:
+            raise MissingFileError(
+                f"{path}: no such index, and {given.i} has no names to make it of", errno.ENOENT, path
+            )
     findings = list(dict.fromkeys(one.findings for one in [*inputs.values(), *targets.values()] if one.findings))
     prepared = _prepared(given, definition)
     model = fit(
@@ -114,9 +122,8 @@ def run(given: Namespace) -> None:
     if given.dry_run:
         _finish("nothing was trained or written", findings)
         return
-    for key, path in indexes.items():
-        if path is not None and not os.path.exists(path):  # noqa: PTH110
-            write_index(path, first.items if key == "features" else first.rows)
+    for path, labels in made.items():
+        write_index(path, labels)
     if names_file is not None and model.items is not None:
         write_index(names_file, list(map(str, model.items)))
     model.save(given.n)
@@ -138,19 +145,15 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
     from dsstne._commands import outputs
     from dsstne.errors import InvalidArgumentError
 
-    written = {"-n": given.n}
-    if names_file is not None:
-        written["-n (names)"] = names_file
-    if given.checkpoint is not None:
-        written["--checkpoint"] = given.checkpoint
+    optional = {"-n (names)": names_file, "--checkpoint": given.checkpoint}
+    indexes = {"--features": given.features, "--samples": given.samples}
+    optional |= {flag: path for flag, path in indexes.items() if path is None or not os.path.exists(path)}  # noqa: PTH110
+    written = {"-n": given.n, **{flag: path for flag, path in optional.items() if path is not None}}
     outputs.check_distinct(written, {"-c": given.c, "-i": given.i, "-o": given.o})
     for flag, path in written.items():
         outputs.check(flag, path)
         if path in (given.n, names_file) and os.path.exists(path) and not given.overwrite:  # noqa: PTH110
             raise InvalidArgumentError(f"{path} exists already; give -n another name, or --overwrite to replace it")
-    for flag, path in (("--features", given.features), ("--samples", given.samples)):
-        if path is not None and not os.path.exists(path):  # noqa: PTH110
-            outputs.check(flag, path)
 
 
 def _read(
