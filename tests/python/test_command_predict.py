@@ -244,3 +244,33 @@ def test_ctrl_c_leaves_the_old_lines(folder, monkeypatch):
     assert main(PREDICT) == 130
     assert (folder / "recs").read_text() == "old"
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+TWO = {
+    "ErrorFunction": "CrossEntropy",
+    "Layers": [
+        {"Name": "Left", "Kind": "Input", "N": "auto", "DataSet": "a"},
+        {"Name": "Right", "Kind": "Input", "N": "auto", "DataSet": "b"},
+        {"Name": "Hidden", "Kind": "Hidden", "N": 5, "Source": ["Left", "Right"]},
+        {"Name": "First", "Kind": "Output", "N": "auto", "DataSet": "a", "Source": "Hidden"},
+        {"Name": "Second", "Kind": "Output", "N": "auto", "DataSet": "b", "Source": "Hidden"},
+    ],
+}
+
+
+def test_several_inputs_and_outputs_take_their_data_sets(folder):
+    (folder / "two.json").write_text(json.dumps(TWO))
+    few = X[:, :7]
+    dsstne.netcdf.write("two.nc", {"a": X, "b": few}, items={"a": ITEMS, "b": ITEMS[:7]}, rows=ROWS)
+    dsstne.write_index("few", ITEMS[:7])
+    assert main(["train", "-c", "two.json", "-i", "two.nc", "-o", "two.nc", "-n", "two.dsstne", "-e", "3"]) == 0
+    model = dsstne.load("two.dsstne")
+    assert model.items.tolist() == ITEMS
+    predict = ["predict", "-n", "two.dsstne", "-r", "two.nc", "-s", "recs", "-p", ".9g", "-k", "7"]
+    for layer, more in (("First", []), ("Second", ["-o", "few"])):
+        assert main([*predict, "-l", layer, *more]) == 0
+        values = model.predict({"Left": X, "Right": few}, layer, activation=True)
+        for row, pairs in enumerate(lines().values()):
+            assert [item for item, _ in pairs] == [ITEMS[i] for i in np.argsort(-values[row], kind="stable")[:7]]
+    assert main([*predict, "-l", "Second"]) == 1
+    assert main([*predict[:3], "-r", "T", *predict[5:], "-i", "features"]) == 1
