@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 import scipy.sparse
@@ -111,12 +112,15 @@ def test_a_filter_leaves_out_what_it_lists_whatever_the_values(folder):
     (folder / "times").write_text(text(X, ",1112486027"))
     (folder / "zeros").write_text(text(X, ",0"))
     dsstne.netcdf.write("nc", {"gl_output": X * 7}, items={"gl_output": ITEMS}, rows=ROWS)
+    dsstne.netcdf.write("nc of zeros", {"gl_output": X * 7}, items={"gl_output": ITEMS}, rows=ROWS)
+    with h5py.File("nc of zeros", "r+") as file:
+        file["sparseData0"][:] = 0
     order = np.random.default_rng(0).permutation(50)
     columns = np.random.default_rng(1).permutation(20)
     with dsstne.Dataset(X[order][:, columns]) as data:
         data.save("mapped", items=[ITEMS[i] for i in columns], rows=[ROWS[i] for i in order])
     answers = []
-    for name in ("bare", "times", "zeros", "nc", "mapped"):
+    for name in ("bare", "times", "zeros", "nc", "nc of zeros", "mapped"):
         assert main([*PREDICT, "-k", "5", "-f", name]) == 0
         answers.append(lines())
     assert all(answer == answers[0] for answer in answers)

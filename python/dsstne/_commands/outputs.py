@@ -40,7 +40,7 @@ def check(flag: str, path: str, *, regular: bool = True) -> None:
 
 
 def _is_regular(path: str) -> bool:
-    """Reports whether a path is that of a file, or of none yet; not what the path of an open file is, /dev/stdout."""
+    """Reports whether a path names a regular file or nothing yet; /dev/stdout is never one, whatever it leads to."""
     whole = os.path.abspath(path)  # noqa: PTH100 - a Path would follow links
     if whole.startswith(("/dev/", "/proc/")) and not whole.startswith("/dev/shm/"):
         return False
