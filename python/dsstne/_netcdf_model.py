@@ -60,19 +60,28 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
 
 def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes the file of a model."""
-    _netcdf_file.need_packages()
-    name = _netcdf_file.checked_path(path)
-    attributes = _netcdf_write.attributes_of(model, name)
-    described = _netcdf_network.describe(_netcdf_file.Attributes(attributes, name), {})
+    attributes, described, names = check(model, path)
     network = model.network or {}
-    _netcdf_write.compare(network, _translated(described, name).definition)
-    names = _names_to_write(model)
     with _netcdf_file.writing(path) as file:
         file.attributes(attributes)
         _Transfer(network, described).write(file, model)
         if names is not None:
             file.dimension(ITEMS + "Dim", len(names))
             file.texts(ITEMS, ITEMS + "Dim", names, kind=model._item_kind)
+
+
+def check(model: Model, path: str | os.PathLike[str]) -> tuple[dict[str, Any], Description, list[str] | None]:
+    """Returns what the file of a model has beside the weights: its attributes, what they say, and the items' names.
+
+    Raises:
+        UnsupportedError: The file cannot express the model; the message names the layer.
+    """
+    _netcdf_file.need_packages()
+    name = _netcdf_file.checked_path(path)
+    attributes = _netcdf_write.attributes_of(model, name)
+    described = _netcdf_network.describe(_netcdf_file.Attributes(attributes, name), {})
+    _netcdf_write.compare(model.network or {}, _translated(described, name).definition)
+    return attributes, described, _names_to_write(model)
 
 
 def _translated(described: Description, path: str) -> Network:

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import contextlib
+import importlib
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["main"]
+
+# The commands of DSSTNE: their modules in dsstne._commands, and what they do.
+_COMMANDS = {
+    "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
+    "predict": ("predict", "write the best items of each sample, or the values of a layer"),
+    "train": ("train", "train a network on data files"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status.
+
+    The status is 0 after success, 1 after an error in data, files or devices, 130 after Ctrl-C and 143 after SIGTERM.
+
+    Args:
+        arguments: The command and its flags; None = those of the process.
+
+    Raises:
+        SystemExit: With status 2 for a mistake in the command line, and 0 for ``-h`` and ``--version``.
 
     Example:
         >>> from dsstne.cli import main
@@ -22,11 +42,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     import dsstne
 
-    parser = argparse.ArgumentParser(prog="dsstne", description="Deep networks over very wide and very sparse data.")
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0] in _COMMANDS:
+        return _run(arguments[0], arguments[1:])
+    parser = argparse.ArgumentParser(
+        prog="dsstne", description="Deep networks over very wide and very sparse data.", allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"dsstne {dsstne.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="show the versions, devices and problems of this installation")
+    for name, (_, text) in _COMMANDS.items():
+        commands.add_parser(name, help=text)
     parser.parse_args(arguments)
     report = dsstne.doctor()
     print(report)
     return 0 if report.ok else 1
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    command = importlib.import_module(f"dsstne._commands.{_COMMANDS[name][0]}")
+    given = command.parse(arguments)
+    ended: list[int] = []  # the signal that ended the command, if it was not Ctrl-C
+    try:
+        with _terminable(ended):
+            command.run(given)
+    except KeyboardInterrupt:
+        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}", file=sys.stderr)
+        return 128 + (ended[0] if ended else signal.SIGINT)
+    except Exception as error:
+        if not isinstance(error, _expected()):
+            raise
+        print(f"dsstne {name}: error: {_text(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """Returns the errors that have a message for users; others are mistakes of this program and show where."""
+    from dsstne.errors import DsstneError
+
+    return DsstneError, OSError, ImportError, MemoryError
+
+
+def _text(error: Exception) -> str:
+    return str(error) or ("there is not enough memory" if isinstance(error, MemoryError) else type(error).__name__)
+
+
+@contextlib.contextmanager
+def _terminable(ended: list[int]) -> Iterator[None]:
+    """Makes SIGTERM end the block as Ctrl-C does: training stops after a step, and files are whole or not there."""
+
+    def handle(number: int, frame: Any) -> None:
+        ended.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # where Python allows no handler
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

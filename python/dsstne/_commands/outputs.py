@@ -1,0 +1,97 @@
+"""Files that commands write: regular files appear when they are complete, and never in part."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from dsstne.errors import InputOutputError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def check(flag: str, path: str, *, regular: bool = True) -> None:
+    """Finds what would keep a file from being written, before there is work that would be lost.
+
+    Args:
+        flag: The flag that names it, for messages.
+        path: The file.
+        regular: Whether it must be a regular file if it exists.
+
+    Raises:
+        InputOutputError: It is a folder, or is in a folder that does not exist or may not be written.
+        InvalidArgumentError: It must be a regular file and is not.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputOutputError(f"{flag}: {path} is a folder; give the name of a file", errno.EISDIR, path)
+    if not _is_regular(path):
+        if regular:
+            raise InvalidArgumentError(f"{flag}: {path} is not a regular file, and this file cannot be written there")
+        return
+    if not target.parent.is_dir():
+        raise InputOutputError(f"{flag}: {path}: there is no folder {target.parent}", errno.ENOENT, path)
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputOutputError(f"{flag}: {path}: the folder {target.parent} may not be written", errno.EACCES, path)
+
+
+def _is_regular(path: str) -> bool:
+    """Reports whether a path names a regular file or nothing yet; /dev/stdout is never one, whatever it leads to."""
+    whole = os.path.abspath(path)  # noqa: PTH100 - a Path would follow links
+    if whole.startswith(("/dev/", "/proc/")) and not whole.startswith("/dev/shm/"):
+        return False
+    return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
+
+
+def check_distinct(written: dict[str, str], read: dict[str, str]) -> None:
+    """Refuses files that two flags write, or that one writes and another reads.
+
+    Raises:
+        InvalidArgumentError: Two flags name the same file.
+    """
+    known: dict[str, str] = {}
+    for flag, path in [*written.items(), *read.items()]:
+        real = os.path.realpath(path)
+        if real in known and (flag in written or os.path.isfile(real)):  # noqa: PTH113
+            raise InvalidArgumentError(f"{known[real]} and {flag} name the same file, {path}; give two files")
+        if flag in written:
+            known[real] = flag
+
+
+@contextlib.contextmanager
+def beside(path: str) -> Iterator[str]:
+    """Gives the name of a file beside another one; the caller writes it and renames it, or it is removed."""
+    target = Path(os.path.realpath(path))
+    name = target.with_name(f".{target.name[:200]}-{os.getpid()}.new")
+    try:
+        yield os.fspath(name)
+    finally:
+        name.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def lines(path: str) -> Iterator[IO[str]]:
+    """Opens a text for writing; a pipe or device is written at once, a file when it is complete.
+
+    Raises:
+        InputOutputError: The operating system refused to write; an existing file is unchanged.
+    """
+    try:
+        if not _is_regular(path):
+            with open(path, "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+                yield file
+            return
+        with beside(path) as name:
+            with open(name, "x", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, os.path.realpath(path))  # noqa: PTH105
+    except OSError as error:
+        if isinstance(error, InputOutputError):
+            raise
+        raise InputOutputError(f"cannot write {path}: {error.strerror or error}", error.errno or 0, path) from None

@@ -1,0 +1,253 @@
+"""``dsstne train``: trains the network of a JSON file on data files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dsstne._commands import flags
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from dsstne._commands.sources import Source
+    from dsstne.network import Network
+
+# What -mu and -mu1 are for an optimizer, and None where the optimizer has nothing like it.
+_MOMENTS: dict[str, tuple[str | None, str | None]] = {
+    "sgd": (None, None),
+    "momentum": ("momentum", None),
+    "nesterov": ("momentum", None),
+    "rmsprop": ("decay_rate", None),
+    "adam": ("beta1", "beta2"),
+    "adamw": ("beta1", "beta2"),
+    "adagrad": (None, None),
+    "adadelta": ("decay_rate", None),
+}
+_RATE = 0.025  # of stochastic gradient descent
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Reads the command line."""
+    parser = flags.Parser("train", "Trains the network of a JSON file on data files: NetCDF, Dataset.save or text.")
+    parser.flag("-c", required=True, type=flags.path, metavar="CONFIG", help="network definition in JSON")
+    parser.flag("-i", required=True, type=flags.path, metavar="INPUT", help="data of the inputs")
+    parser.flag("-o", required=True, type=flags.path, metavar="OUTPUT", help="data of the outputs")
+    new = "file to create: .nc is DSSTNE's format, .dsstne the one with names and history"
+    parser.flag("-n", required=True, type=_network, metavar="NETWORK", help=new)
+    parser.flag("-d", type=flags.name, metavar="NAME", help="data set to use where a file holds several")
+    parser.flag("-b", type=flags.count, default=1024, metavar="ROWS", help="batch size (default: 1024)")
+    parser.flag("-e", type=flags.count, default=40, metavar="EPOCHS", help="epochs (default: 40)")
+    rate = f"learning rate (default: {_RATE}; with another --optimizer than sgd its own)"
+    parser.flag("-alpha", type=flags.number, metavar="RATE", help=rate)
+    parser.flag("-lambda", type=flags.number, default=1e-4, dest="l2", metavar="L2", help="L2 (default: 0.0001)")
+    parser.flag("-lambda1", type=flags.number, default=0.0, dest="l1", metavar="L1", help="L1 (default: 0)")
+    moment = "momentum or decay rate of the optimizer, or its first beta (default: its own)"
+    parser.flag("-mu", type=flags.number, metavar="NUMBER", help=moment)
+    parser.flag("-mu1", type=flags.number, metavar="NUMBER", help="second beta of the optimizer (default: its own)")
+    kinds = f"{', '.join(_MOMENTS)} (default: sgd)"
+    parser.flag("--optimizer", type=flags.word(*_MOMENTS), default="sgd", metavar="KIND", help=kinds)
+    parser.flag("--seed", type=flags.seed, default=12134, help="seed of all random numbers (default: 12134)")
+    precisions = flags.word("auto", "float32", "bfloat16", "tensorfloat32")
+    parser.flag("--precision", type=precisions, default="auto", help="auto, float32, bfloat16 or tensorfloat32")
+    parser.flag("--checkpoint", type=flags.path, metavar="FILE", help="keep the state of the run in this file")
+    parser.flag("--resume", action="store_true", help="go on from the file of --checkpoint, if it exists")
+    parser.flag("--overwrite", action="store_true", help="replace NETWORK if it exists")
+    parser.flag("--dry-run", action="store_true", help="print the plan of the training and write nothing")
+    index = "index of the features of a text; written with those of INPUT if it does not exist"
+    parser.flag("--features", type=flags.path, metavar="FILE", help=index)
+    index = "index of the samples of a text; written with those of INPUT if it does not exist"
+    parser.flag("--samples", type=flags.path, metavar="FILE", help=index)
+    kinds = "values of a text: indicator (the default) makes all 1, analog reads them"
+    parser.flag("-t", type=flags.word("indicator", "analog"), default="indicator", metavar="TYPE", help=kinds)
+    flags.computing(parser)
+    given = parser.parse(arguments)
+    if given.resume and given.checkpoint is None:
+        parser.error("--resume needs --checkpoint, the file to go on from")
+    for flag, value, name in zip(("-mu", "-mu1"), (given.mu, given.mu1), _MOMENTS[given.optimizer], strict=True):
+        if value is not None and name is None and given.optimizer != "sgd":  # with which DSSTNE ignores them
+            parser.error(f"{flag}: the optimizer {given.optimizer} has no parameter for it; leave it out")
+    return given
+
+
+def _network(text: str) -> str:
+    import argparse
+
+    if not flags.path(text).endswith((".nc", ".dsstne")):
+        raise argparse.ArgumentTypeError(f"{text!r} must end with .nc or .dsstne, which says the format of the file")
+    return text
+
+
+def run(given: Namespace) -> None:
+    """Reads the data, trains, and writes the network."""
+    from pathlib import Path
+
+    from dsstne import fit, network
+    from dsstne._commands import sources
+    from dsstne.errors import InvalidDataError, MissingFileError
+    from dsstne.textfile import write_index
+
+    names_file = f"{given.n}.features" if given.n.endswith(".nc") else None
+    _check_outputs(given, names_file)
+    definition = network.read(Path(given.c))
+    indexes = {"features": given.features, "samples": given.samples}
+    missing = {key: path for key, path in indexes.items() if path is not None and not os.path.exists(path)}  # noqa: PTH110
+    inputs, targets = _read(given, definition, indexes)
+    first, last = next(iter(inputs.values())), next(iter(targets.values()))
+    sources.check_rows(f"-i: {given.i}", first, f"-o: {given.o}", last)
+    if not first.matrix.shape[0]:
+        raise InvalidDataError(f"-i: {given.i} has no rows to learn from")
+    made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
+    for path, labels in made.items():
+        if labels is None:
+            raise MissingFileError(
+                f"{path}: no such index, and {given.i} has no names to make it of", errno.ENOENT, path
+            )
+    findings = list(dict.fromkeys(one.findings for one in [*inputs.values(), *targets.values()] if one.findings))
+    prepared = _prepared(given, definition)
+    model = fit(
+        {layer: source.matrix for layer, source in inputs.items()},
+        {layer: source.matrix for layer, source in targets.items()},
+        network=_with_stored_only(definition, targets),
+        items=last.items,
+        sample_weight={layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None},
+        **_training(given),
+        callbacks=[prepared],
+        progress=not given.dry_run,
+    )
+    if given.dry_run:
+        _finish("nothing was trained or written", findings)
+        return
+    for path, labels in made.items():
+        write_index(path, labels)
+    if names_file is not None and model.items is not None:
+        write_index(names_file, list(map(str, model.items)))
+    model.save(given.n)
+    record = model.history[-1]
+    _finish(
+        f"{given.n}: {sources.counted(record['epoch'], 'epoch')}, {sources.counted(record['step'], 'step')}, "
+        f"loss {record['loss']:.5g}",
+        findings,
+    )
+
+
+def _finish(result: str, findings: Sequence[str]) -> None:
+    """Writes the last lines for the user."""
+    print("\n".join([result, *findings]), file=sys.stderr)
+
+
+def _check_outputs(given: Namespace, names_file: str | None) -> None:
+    """Refuses files that cannot be written or that would replace others."""
+    from dsstne._commands import outputs
+    from dsstne.errors import InvalidArgumentError
+
+    optional = {"-n (names)": names_file, "--checkpoint": given.checkpoint}
+    indexes = {"--features": given.features, "--samples": given.samples}
+    optional |= {flag: path for flag, path in indexes.items() if path is None or not os.path.exists(path)}  # noqa: PTH110
+    written = {"-n": given.n, **{flag: path for flag, path in optional.items() if path is not None}}
+    outputs.check_distinct(written, {"-c": given.c, "-i": given.i, "-o": given.o})
+    for flag, path in written.items():
+        outputs.check(flag, path)
+        if path in (given.n, names_file) and os.path.exists(path) and not given.overwrite:  # noqa: PTH110
+            raise InvalidArgumentError(f"{path} exists already; give -n another name, or --overwrite to replace it")
+
+
+def _read(
+    given: Namespace, network: Network, indexes: dict[str, str | None]
+) -> tuple[dict[str, Source], dict[str, Source]]:
+    """Reads the data of all inputs and outputs."""
+    from dsstne._commands import sources
+    from dsstne.errors import InvalidArgumentError, NotFoundError
+    from dsstne.textfile import read_index
+
+    layers: dict[str, list[str]] = {"input": [], "output": []}
+    for layer in network.definition["layers"]:
+        layers.setdefault(layer["kind"], []).append(layer["name"])
+    for kind in ("input", "output"):
+        if not layers[kind]:
+            raise InvalidArgumentError(f"-c: {given.c}: the network has no {kind} layer, so there is nothing to train")
+    text: dict[str, Any] = {"values": given.t}
+    for key, path in indexes.items():
+        if path is not None and os.path.exists(path):  # noqa: PTH110
+            text[key] = read_index(path)
+    inputs = sources.by_layer("-i", given.i, layers["input"], network.datasets, given, **text)
+    first = next(iter(inputs.values()))
+    if first.name is None and os.path.realpath(given.i) == os.path.realpath(given.o) and len(layers["output"]) == 1:
+        return inputs, {layers["output"][0]: first}
+    text["samples"] = text.get("samples", first.rows)  # the rows of both are the same samples
+    if given.features is not None and first.items is not None:
+        text.setdefault("features", first.items)
+    targets = sources.by_layer("-o", given.o, layers["output"], network.datasets, given, are_targets=True, **text)
+    read = sorted({one.name for one in [*inputs.values(), *targets.values()] if one.name is not None})
+    if given.d is not None and read and not {given.d, given.d + "_input", given.d + "_output"} & set(read):
+        raise NotFoundError(f"-d: neither {given.i} nor {given.o} has a data set {given.d!r}; the layers take {read}")
+    return inputs, targets
+
+
+def _with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
+    """Returns the network with losses that count stored entries only where the data set says so."""
+    from dsstne.network import Network
+
+    losses = [
+        {**loss, "stored_only": True} if loss["layer"] in targets and targets[loss["layer"]].stored_only else loss
+        for loss in network.definition["loss"]
+    ]
+    return Network({**network.definition, "loss": losses}, network.training, network.datasets)
+
+
+def _training(given: Namespace) -> dict[str, Any]:
+    """Returns the options of fit() that the flags stand for."""
+    moments = zip(_MOMENTS[given.optimizer], (given.mu, given.mu1), strict=True)
+    chosen = {name: value for name, value in moments if name is not None and value is not None}
+    rule = {"kind": given.optimizer, "l1": given.l1, **chosen}
+    rate = _RATE if given.alpha is None and given.optimizer == "sgd" else given.alpha
+    options = {"checkpoint": given.checkpoint, "resume": given.resume} if given.checkpoint and not given.dry_run else {}
+    return {
+        **options,
+        "optimizer": rule,
+        "learning_rate": "auto" if rate is None else rate,
+        "weight_decay": given.l2,
+        "batch_size": given.b,
+        "epochs": given.e,
+        "seed": given.seed,
+        "precision": given.precision,
+        "devices": given.devices,
+        "threads": given.threads,
+        "memory_limit": given.memory_limit,
+    }
+
+
+def _prepared(given: Namespace, network: Network) -> Any:
+    """Returns the callback that checks the network before it is trained, and writes a line for each epoch to a log."""
+    from dsstne import _netcdf_model
+    from dsstne._netcdf_network import ATTRIBUTE
+    from dsstne.callbacks import Callback
+
+    kept = {"kind": "FeedForward", **network.training, "datasets": network.datasets, "locked": []}
+    is_log = not sys.stderr.isatty()
+
+    class Prepared(Callback):
+        def before_training(self, model: Any) -> None:
+            """Finds what the file cannot express before there is work that would be lost."""
+            model.attributes[ATTRIBUTE] = json.dumps(kept)
+            if given.n.endswith(".nc"):
+                _netcdf_model.check(model, given.n)
+            if given.dry_run:
+                print(self._now().trainer.plan())
+
+        def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            """Ends a dry run."""
+            return bool(given.dry_run)
+
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> None:
+            """Writes a line, where the bar would be a sequence of control characters."""
+            if is_log:
+                now = model.history[-1]
+                speed = f"{now['examples_per_second']:,.0f} examples a second"
+                print(f"epoch {epoch}/{given.e}: loss {now['loss']:.5g}, {speed}", file=sys.stderr, flush=True)
+
+    return Prepared()
