@@ -101,7 +101,7 @@ func slice[T any](c *call, pointer *T, n int64, name, countName string) []T {
 		c.fail("%s is %d", countName, n)
 	case pointer == nil && n > 0:
 		c.fail("%s is null but %s is %d", name, countName, n)
-	case n > math.MaxInt64/int64(unsafe.Sizeof(*pointer)):
+	case n > maxLength:
 		c.fail("%s is %d, more than memory can hold", countName, n)
 	case pointer != nil:
 		return unsafe.Slice(pointer, n)

@@ -115,9 +115,6 @@ func dsstne_dataset_index(handle C.dsstne_dataset, index *C.const_void, nRows C.
 		notNull(c, out, "out")
 		o := optionsIn(c, optionText, options.ReadIndex)
 		at, n := unsafe.Pointer(index), int64(nRows)
-		if n > maxLength {
-			return fault.New(fault.InvalidArgument, "n_rows is %d, more than any machine has", n)
-		}
 		switch o.Type {
 		case options.Int32:
 			return openIndexed(c, handle, slice(c, (*int32)(at), n, "index", "n_rows"), o.Threads, out)
