@@ -45,6 +45,7 @@ def test_rows_are_those_that_the_index_names(library: Library, data: int, word: 
         (None, 2, None, "index is null but n_rows is 2"),
         ([0], -1, None, "n_rows is -1"),
         ([0], 1 << 62, None, "more than memory can hold"),
+        ([0], 1 << 47, None, "more than memory can hold"),
         ([0], 1, b'{"type": "int16"}', "int32"),
         ([0], 1, b'{"types": "int64"}', "type"),
     ],
