@@ -310,8 +310,9 @@ def _as_float32(array: NDArray[Any]) -> NDArray[np.float32]:
 
 def _different(names: Any, rows: int) -> list[Any]:
     """Returns names, of which none is there twice."""
-    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    listed = list(names) if isinstance(names, Iterator) else names
     encode_names(listed, "names")  # which checks their types
+    listed = listed.tolist() if isinstance(listed, np.ndarray) else list(listed)
     if len(listed) != rows:
         raise InvalidArgumentError(f"there are {len(listed):,} names for {rows:,} vectors")
     places: dict[Any, int] = {}
