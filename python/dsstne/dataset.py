@@ -549,7 +549,7 @@ class Dataset(_handles.Closing, Shown):
         in_memory = self._arrays is not None or self._dense is not None
         if not (in_memory or self.closed):
             return self[:]
-        matrix = self._matrix("the dataset")
+        matrix: scipy.sparse.csr_array = self._matrix("the dataset")
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()

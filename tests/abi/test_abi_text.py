@@ -72,7 +72,9 @@ def test_after_a_failure_there_is_no_handle(library: Library, tmp_path: Path) ->
     assert handle.value == 0
     handle = c_uint64(99)
     with pytest.raises(Failure):
-        library.call("dataset_read_text", *arguments(write(tmp_path, "a\tb\n"), options=b'{"values": "x"}'), byref(handle))
+        library.call(
+            "dataset_read_text", *arguments(write(tmp_path, "a\tb\n"), options=b'{"values": "x"}'), byref(handle)
+        )
     assert handle.value == 0
     assert library.text("describe")["open"] == before
 
