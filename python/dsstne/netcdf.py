@@ -140,7 +140,7 @@ def write(
     number before, and :func:`read` takes it. Names are variables of strings, which DSSTNE does not read.
 
     Args:
-        path: File to write. An existing one is replaced when the new one is complete.
+        path: File to write. An existing one is replaced when the new one is complete, and the new one has its mode.
         matrices: Matrices by the names of the data sets, of any type that :func:`dsstne.fit` takes. They have the
             same number of rows if one network is to use them. Zeros are not written.
         boolean: Leave out the values, so that every entry is 1; None = where all values of a matrix are 1. Others are
@@ -152,7 +152,8 @@ def write(
     Raises:
         InvalidArgumentError: An argument is not valid, or a matrix has no entries.
         NotFiniteError: A value is not finite.
-        InputOutputError: The operating system refused to write; an existing file is unchanged.
+        InputOutputError: The operating system refused to write, or the existing file is not a regular file; it is
+            unchanged.
         ImportError: The packages are not installed.
 
     Example:

@@ -95,7 +95,7 @@ def test_nothing_is_left_where_the_disk_refuses(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_netcdf_file.Writer, "dimension", full)
-    with pytest.raises(dsstne.InputOutputError, match=r"cannot write .*net.nc: No space left on device"):
+    with pytest.raises(dsstne.InputOutputError, match=r"cannot save .*net.nc: No space left on device"):
         every_kind("sigmoid", {}).save(tmp_path / "net.nc")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(dsstne.InputOutputError, match="No such file or directory"):
