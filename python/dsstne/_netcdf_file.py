@@ -168,14 +168,14 @@ class Reader(Attributes):
 
     def has(self, name: str) -> bool:
         """Reports whether there is a variable."""
-        with self._reading(name):
-            return name in self._hdf and hasattr(self._hdf[name], "dtype")
+        return hasattr(self._own(name), "dtype")
 
     def length(self, dimension: str) -> int:
         """Returns the size of a dimension."""
+        scale = self._own(dimension)
         with self._reading(f"the dimension {dimension}"):
-            if dimension in self._hdf and getattr(self._hdf[dimension], "ndim", None) == 1:
-                return int(self._hdf[dimension].shape[0])
+            if getattr(scale, "ndim", None) == 1:
+                return int(scale.shape[0])
         raise self.fault(f"the dimension {dimension} is missing")
 
     def variable(self, name: str, size: int | None, kinds: str, meaning: str) -> Variable:
@@ -187,10 +187,10 @@ class Reader(Attributes):
             kinds: The NumPy kinds of the types that it may have.
             meaning: What has this size, for messages.
         """
-        if not self.has(name):
+        data = self._own(name)
+        if not hasattr(data, "dtype"):
             raise self.fault(f"the variable {name} is missing")
         with self._reading(name):
-            data = self._hdf[name]
             shape, dtype = data.shape, data.dtype
             stored, packed = (
                 int(data.id.get_storage_size()),
@@ -214,6 +214,26 @@ class Reader(Attributes):
                 f"stores {stored:,}; it is damaged or was not written completely"
             )
         return Variable(self, name, data)
+
+    def _own(self, name: str) -> Any:
+        """Returns a variable, a dimension or a group; None if there is none.
+
+        A file of somebody else must not make us read other files of this machine, so nothing of it may be elsewhere.
+        """
+        import h5py
+
+        data = None
+        with self._reading(name):
+            links = self._hdf.id.links
+            if not links.exists(name.encode()):
+                return None
+            is_here = links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD
+            if is_here:
+                data = self._hdf[name]
+                is_here = not (isinstance(data, h5py.Dataset) and (data.is_virtual or data.external))
+        if not is_here:
+            raise self.fault(f"{name} is a link or refers to other files, which NetCDF files do not have")
+        return data
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
