@@ -11,8 +11,7 @@ import scipy.sparse
 
 from dsstne import _checks, _netcdf_file
 from dsstne._items import encode_names
-from dsstne._weights import sparse_matrix
-from dsstne.errors import InvalidArgumentError, NotFoundError, OutOfMemoryError, UnsupportedError
+from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -290,12 +289,12 @@ def write(
     attributes: dict[str, Any] = {"datasets": np.uint32(len(matrices))}
     parts = []
     for n, (name, X) in enumerate(matrices.items()):
-        matrix = _to_write(X, name)
+        matrix, item_names, row_names = _to_write(X, name)
         is_boolean = bool((matrix.data == 1).all()) if boolean is None else boolean
         weights = _weights_to_write(sample_weight.get(name), matrix.shape[0], name)
         texts = {
-            "indToFeature": _texts(items.get(name), matrix.shape[1], f"items of {name!r}"),
-            "indToSample": _texts(rows, matrix.shape[0], "rows"),
+            "indToFeature": _texts(items.get(name, item_names), matrix.shape[1], f"items of {name!r}"),
+            "indToSample": _texts(row_names if rows is None else rows, matrix.shape[0], "rows"),
         }
         bits = SPARSE | (BOOLEAN if is_boolean else 0) | (WEIGHTED if weights is not None else 0)
         width = -(-matrix.shape[1] // _PADDING) * _PADDING
@@ -323,18 +322,26 @@ def write(
                     file.texts(f"{variable}{n}", f"{variable}Dim{n}", names)
 
 
-def _to_write(X: Any, name: str) -> Any:
-    from dsstne._matrices import as_matrix
-    from dsstne.interactions import Interactions
+def _to_write(X: Any, name: str) -> tuple[Any, Any, Any]:
+    """Returns a matrix as training reads it, without zeros and duplicates, and the names of its columns and rows."""
+    from dsstne.dataset import open_dataset
 
     what = f"the matrix {name!r}"
-    matrix = sparse_matrix(as_matrix(X.matrix if isinstance(X, Interactions) else X, what), what)
-    if not matrix.data.all():
-        matrix = matrix.copy()  # the caller's arrays stay as they are
-        matrix.eliminate_zeros()
+    data, made = open_dataset(X, what)
+    try:
+        matrix, names = data[:], (data.item_names, data.row_names)
+    except InvalidDataError as error:
+        raise InvalidDataError(f"{what}: {error}") from None
+    finally:
+        if made:
+            data.close()
     if not matrix.nnz:
         raise InvalidArgumentError(f"{what} has no entries, and DSSTNE does not read a data set without any")
-    return matrix
+    bad = np.flatnonzero(~np.isfinite(matrix.data))  # of a Dataset that allows them
+    if bad.size:
+        row = int(np.searchsorted(matrix.indptr, bad[0], "right")) - 1
+        raise InvalidDataError(f"{what}: row {row}, column {matrix.indices[bad[0]]} is {matrix.data[bad[0]]}")
+    return matrix, *names
 
 
 def _weights_to_write(given: ArrayLike | None, rows: int, name: str) -> NDArray[np.float32] | None:
@@ -345,7 +352,15 @@ def _weights_to_write(given: ArrayLike | None, rows: int, name: str) -> NDArray[
         raise InvalidArgumentError(
             f"sample_weight of {name!r} is an array {weights.shape} of {weights.dtype}; expected {rows:,} numbers"
         )
-    return weights.astype(np.float32)
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if bad.size:
+        raise InvalidArgumentError(
+            f"sample_weight of {name!r}: the weight of row {bad[0]} is {weights[bad[0]]}; weights must be finite in "
+            "float32 and at least 0"
+        )
+    return weights
 
 
 def _texts(names: Any, size: int, what: str) -> list[str] | None:

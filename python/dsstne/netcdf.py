@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks, _netcdf_data, _netcdf_file, _netcdf_model
+from dsstne import _checks, _netcdf_data, _netcdf_file, _netcdf_model, _options
 from dsstne._netcdf_data import Data, DataSet
 from dsstne.errors import InvalidArgumentError
 
@@ -142,16 +142,17 @@ def write(
     Args:
         path: File to write. An existing one is replaced when the new one is complete, and the new one has its mode.
         matrices: Matrices by the names of the data sets, of any type that :func:`dsstne.fit` takes. They have the
-            same number of rows if one network is to use them. Zeros are not written.
+            same number of rows if one network is to use them. Zeros are not written, and duplicates are summed.
         boolean: Leave out the values, so that every entry is 1; None = where all values of a matrix are 1. Others are
             written as ``Float``.
-        sample_weight: Weights of the rows [rows] by the names of data sets.
-        items: Names of the columns by the names of data sets.
-        rows: Names of the rows of all matrices.
+        sample_weight: Weights of the rows [rows] by the names of data sets; finite and at least 0.
+        items: Names of the columns by the names of data sets; without, those of :class:`dsstne.Interactions` and of a
+            :class:`dsstne.Dataset` that has names.
+        rows: Names of the rows of all matrices; None = those of Interactions and Datasets.
 
     Raises:
         InvalidArgumentError: An argument is not valid, or a matrix has no entries.
-        NotFiniteError: A value is not finite.
+        InvalidDataError: A matrix is damaged, or a value is not finite in float32; the message names the place.
         InputOutputError: The operating system refused to write, or the existing file is not a regular file; it is
             unchanged.
         ImportError: The packages are not installed.
@@ -166,8 +167,8 @@ def write(
             f"matrices must be a mapping from names of data sets to matrices, not {_checks.shown(matrices)}"
         )
     for name in matrices:
-        if not _checks.text(name, "the name of a data set") or "\0" in name:
-            raise InvalidArgumentError(f"the name of a data set is {_checks.shown(name)}")
+        if not _options.text_argument(_checks.text(name, "the name of a data set"), "the name of a data set"):
+            raise InvalidArgumentError("the name of a data set is ''")
     if boolean is not None:
         boolean = _checks.boolean(boolean, "boolean")
     given: dict[str, Any] = {
