@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dsstne._netcdf_file import Reader
-    from dsstne.dataset import Dataset
 
 SPARSE, BOOLEAN, IGNORE_ZERO, INDEXED, WEIGHTED = 1, 2, 32, 64, 128  # bits of the attributes
 _ALL_BITS = 255
@@ -77,7 +76,7 @@ class Data:
     Attributes:
         matrix: The examples [rows, columns], for :func:`dsstne.fit` and others: a sparse matrix of SciPy, or an array
             if the file stores whole rows; if examples share stored rows, a :class:`dsstne.Dataset` with an index of
-            these, which copies none.
+            these, which copies none, unless a value is not finite.
         sample_weight: The weights of the examples [rows]; None if they have none.
         items: The names of the columns; None if the file has none.
         rows: The names of the rows; None if the file has none.
@@ -250,8 +249,12 @@ def _dense(file: Reader, header: _Header, columns: int, as_target: bool) -> NDAr
     return np.ascontiguousarray(values.reshape(header.stored, header.width)[:, :columns])
 
 
-def _chosen(file: Reader, header: _Header, matrix: Any) -> Dataset:
-    """Makes a dataset whose rows are stored rows, which several may share."""
+def _chosen(file: Reader, header: _Header, matrix: Any) -> Any:
+    """Makes a dataset whose rows are stored rows, which several may share.
+
+    A dataset would refuse values that are not finite in float32. A matrix with them is copied row by row, so that it
+    can be read and that training refuses it as it does without an index.
+    """
     from dsstne.dataset import Dataset
 
     n, data = header.number, header.listed
@@ -261,7 +264,13 @@ def _chosen(file: Reader, header: _Header, matrix: Any) -> Dataset:
         raise file.fault(
             f"{_of(header)}: index{n}[{bad[0]}] is {index[bad[0]]:,}; the file stores {header.stored:,} rows"
         )
-    return Dataset(matrix, index=index)
+    try:
+        return Dataset(matrix, index=index)
+    except InvalidDataError:
+        is_dense = isinstance(matrix, np.ndarray)
+        numbers = matrix.shape[1] * len(index) if is_dense else 2 * int(np.diff(matrix.indptr)[index].sum())
+        _need_memory(file, header, numbers * 8)
+        return matrix[index]
 
 
 def _need_memory(file: Reader, header: _Header, size: int) -> None:

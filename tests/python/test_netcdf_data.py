@@ -209,6 +209,23 @@ def test_columns_cuts_what_fills_up_the_file(tmp_path):
         dsstne.netcdf.read(sparse, columns=9)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("made", [sparse_set, dense_set])
+def test_values_that_are_not_finite_are_read_with_and_without_an_index(tmp_path, made, value):
+    refused, name = [], "data" if made is dense_set else "sparseData"
+    for bits in (0, INDEXED):
+        data = made(bits, 5)
+        data = changed(data, name, values=[value, *data[2][name][2][1:]])
+        matrix = dsstne.netcdf.read(write(tmp_path / "gl.nc", data)).matrix
+        column = 0 if made is dense_set else 5
+        np.testing.assert_array_equal(plain(matrix[[0, 1]] if bits == 0 else matrix[[1, 3]])[0, column], value)
+        assert matrix.shape == (5 if bits else 3, 8)
+        with pytest.raises(dsstne.InvalidDataError) as caught:
+            dsstne.fit(matrix, epochs=1, progress=False)
+        refused.append(str(caught.value).replace(f"row {'1' if bits else '0'}", "the row"))
+    assert refused[0] == refused[1]
+
+
 def test_a_network_file_of_dsstne_trains_with_its_data(tmp_path):
     X = scipy.sparse.random_array((30, 100), density=0.1, format="csr", rng=0, dtype=f4)
     dsstne.netcdf.write(tmp_path / "gl.nc", {"gl_input": X, "gl_output": X}, boolean=True)
@@ -304,6 +321,16 @@ def test_a_bad_file_is_refused_with_its_name_and_the_place(tmp_path, case):
     with pytest.raises(dsstne.DsstneError, match=message) as caught:
         dsstne.netcdf.read(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [sparse_set, dense_set])
+def test_values_that_are_not_finite_and_need_more_memory_than_there_is(tmp_path, monkeypatch, made):
+    name = "data" if made is dense_set else "sparseData"
+    data = made(INDEXED)
+    path = write(tmp_path / "data.nc", changed(data, name, values=[np.nan, *data[2][name][2][1:]]))
+    monkeypatch.setattr("os.sysconf", lambda _: 1)
+    with pytest.raises(dsstne.OutOfMemoryError, match=r"'gl' needs .* bytes with a copy for each row"):
+        dsstne.netcdf.read(path)
 
 
 def test_a_size_that_the_file_has_no_room_for_is_refused_before_it_is_read(tmp_path):
