@@ -50,8 +50,7 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
             raise
         kept = {
             "kind": described.definition["Kind"],
-            **network.training,
-            "datasets": network.datasets,
+            **json.loads(model.attributes[ATTRIBUTE]),
             "locked": [name for w in described.weights.values() if w.locked for name in transfer.tensors_of(w)],
         }
         model.attributes[ATTRIBUTE] = json.dumps(kept)

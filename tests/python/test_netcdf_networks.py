@@ -254,6 +254,34 @@ def test_what_a_model_does_not_hold_is_written_back(tmp_path):
         assert (again.layer0_dataSet, again.layer2_dataSet) == ("gl_input", "gl_output")
 
 
+@pytest.mark.parametrize("make", ["fit with a path", "fit", "Model"])
+def test_what_a_definition_says_about_training_and_data_is_written(tmp_path, make):
+    layers = [
+        {"Name": "Input", "N": 5, "DataSet": "gl_input", "Sparse": True},
+        {"Name": "Hidden", "N": 3},
+        {"Name": "Output", "N": 5, "DataSet": "gl_output"},
+    ]
+    definition = {"ShuffleIndices": False, "Decay": 0.25, "Layers": layers}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(definition))
+    network = dsstne.Network.from_dsstne(definition)
+    if make == "Model":
+        model = dsstne.Model(network)
+    else:
+        network = path if make == "fit with a path" else network
+        model = dsstne.fit(np.eye(5), network=network, epochs=1, progress=False)
+    model.save(tmp_path / "model.dsstne")
+    dsstne.load(tmp_path / "model.dsstne").copy().save(tmp_path / "net.nc")
+    with netCDF4.Dataset(tmp_path / "net.nc") as file:
+        assert (file.decay, file.ShuffleIndices) == (0.25, 0)
+        assert (file.layer0_dataSet, file.layer2_dataSet) == ("gl_input", "gl_output")
+
+
+def test_a_definition_of_dsstne_itself_adds_no_attribute():
+    definition = every_kind("sigmoid", {}).network
+    assert dsstne.Model(dsstne.Network(definition)).attributes == dsstne.Model(definition).attributes == {}
+
+
 def test_a_file_of_dsstne_comes_back_as_it_was(tmp_path):
     file = autoencoder()
     dsstne.load(file.write(tmp_path / "net.nc")).save(tmp_path / "again.nc")
