@@ -50,6 +50,7 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
             raise
         kept = {
             "kind": described.definition["Kind"],
+            "loss": described.definition["ErrorFunction"],
             **json.loads(model.attributes[ATTRIBUTE]),
             "locked": [name for w in described.weights.values() if w.locked for name in transfer.tensors_of(w)],
         }

@@ -45,11 +45,12 @@ _WORDS = {
     "selu": "ScaledExponentialLinear",
 }
 _VALUE_LOSSES = {"absolute": "L1", "squared": "L2", "hinge": "Hinge", "l2_hinge": "L2Hinge"}
-# Losses that decide the activation of the output.
+# Losses that decide the activation of the output, and the words for them that a file can have.
+_MARGINAL = ("ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
 _LOGIT_LOSSES = {
-    "sigmoid": ("CrossEntropy", "Sigmoid"),
-    "softmax": ("CrossEntropy", "SoftMax"),
-    "scaled_marginal": ("ScaledMarginalCrossEntropy", "Sigmoid"),
+    "sigmoid": (("CrossEntropy",), "Sigmoid"),
+    "softmax": (("CrossEntropy", *_MARGINAL), "SoftMax"),
+    "scaled_marginal": (_MARGINAL, "Sigmoid"),
 }
 _FUNCTIONS = {"maximum": "MaxOut", "dot": "DotProduct", "cosine": "Cosine"}
 # DSSTNE's schemes for our initial weights, with the factor from our scale to its own. Those that it lacks are left out:
@@ -110,7 +111,8 @@ def attributes_of(model: Model, path: str) -> dict[str, Any]:
 
 def _kept(model: Model) -> dict[str, Any]:
     """Returns what a file says and a model does not hold: from the file that the model was loaded from, or defaults."""
-    kept: dict[str, Any] = {"kind": "FeedForward", "shuffle": True, "schedule": None, "datasets": {}, "locked": []}
+    kept: dict[str, Any] = {"kind": "FeedForward", "loss": "", "shuffle": True, "schedule": None}
+    kept |= {"datasets": {}, "locked": []}
     text = model.attributes.get(ATTRIBUTE, "{}")
     where = f"attributes[{ATTRIBUTE!r}]"
     try:
@@ -124,7 +126,8 @@ def _kept(model: Model) -> dict[str, Any]:
     is_right = (
         isinstance(kept["kind"], str) and isinstance(kept["shuffle"], bool) and isinstance(kept["datasets"], dict)
     )
-    if not is_right or kept["kind"] not in NETWORK_KINDS.values() or not isinstance(kept["locked"], list):
+    is_right = is_right and kept["kind"] in NETWORK_KINDS.values() and kept["loss"] in ("", *LOSSES.values())
+    if not is_right or not isinstance(kept["locked"], list):
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; a value of it is of another type or word")
     for layer, name in kept["datasets"].items():
         _checks.text(name, f"{where}: the data set of {layer!r}")
@@ -168,10 +171,12 @@ def _network_attributes(network: Mapping[str, Any], kept: Mapping[str, Any]) -> 
     loss = network["loss"][0] if network["loss"] else {"kind": "sigmoid"}
     denoising = max((layer.get("denoising", 0) for layer in network["layers"]), default=0)
     penalty = next((layer["sparsity"] for layer in network["layers"] if layer.get("sparsity")), None)
-    word = _loss_word(loss)
+    word = _loss_word(loss, kept["loss"])
     marginal: dict[str, Any] = {"one_scale": 1.0, "zero_scale": 1.0, "one_target": 0.9, "zero_target": 0.1}
     boosts: dict[str, Any] = {"one_scale": 1.0, "zero_scale": 1.0}
-    given = marginal if loss["kind"] == "scaled_marginal" else boosts
+    given = marginal if word in _MARGINAL else boosts
+    if word in _MARGINAL and loss["kind"] == "softmax":
+        marginal |= {"one_target": 1.0, "zero_target": 0.0}  # where our soft-max has no such numbers
     given |= {key: loss[key] for key in given if key in loss}
     real = np.float32
     return {
@@ -203,11 +208,14 @@ def _network_attributes(network: Mapping[str, Any], kept: Mapping[str, Any]) -> 
     }
 
 
-def _loss_word(loss: Mapping[str, Any]) -> str:
-    """Returns DSSTNE's word for a loss."""
+def _loss_word(loss: Mapping[str, Any], kept: str = "") -> str:
+    """Returns DSSTNE's word for a loss: the one that its file had, if it can be that."""
     kind = loss["kind"]
     if kind in _LOGIT_LOSSES:
-        return _LOGIT_LOSSES[kind][0]
+        words, _ = _LOGIT_LOSSES[kind]
+        if kind == "softmax" and "one_target" in loss:  # with a margin
+            words = _MARGINAL
+        return kept if kept in words else words[0]
     if kind in _VALUE_LOSSES:
         return _VALUE_LOSSES[kind]
     raise UnsupportedError(f"layer {loss['layer']!r}: DSSTNE does not have the loss {kind!r}")

@@ -34,6 +34,7 @@ REFUSED = {
     "no source": ([("output", {"sources": []})], "sigmoid", r"layer 'out': .*layers without a source"),
     "bpr": ([], {"kind": "bpr", "negatives": 2}, r"layer 'out': DSSTNE does not have the loss 'bpr'"),
     "plain soft-max": ([], "softmax", r"layer 'out': the loss: normalize_rows is False.*divides the targets"),
+    "soft-max with a margin": ([], {"kind": "softmax", "one_target": 0.5}, r"the loss: normalize_rows is False"),
     "stored only": ([], {"kind": "sigmoid", "stored_only": True}, r"layer 'out': the loss: stored_only is True"),
     "weighted loss": ([("output2", {})], [0.5, 1], r"layer 'out2': the loss: weight is 1, .*|the loss: weight is 0.5"),
 }
@@ -77,6 +78,9 @@ def test_other_models_are_refused(tmp_path):
         ("no JSON", "is not JSON"),
         ('{"kindd": "x"}', "expected an object with keys"),
         ('{"kind": "Recurrent"}', "another type or word"),
+        ('{"loss": "L3"}', "another type or word"),
+        ('{"loss": 3}', "another type or word"),
+        ('{"loss": ["L1"]}', "another type or word"),
         ('{"datasets": {"nobody": "x"}}', "which is not a layer"),
         ('{"datasets": {"In": 3}}', "must be a str"),
         ('{"schedule": {"kind": "cosine"}}', "it needs a rate"),

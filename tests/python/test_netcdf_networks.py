@@ -91,6 +91,7 @@ def test_everything_that_training_needs_is_read(tmp_path):
     assert loss.items() <= network["loss"][0].items()
     assert json.loads(model.attributes["netcdf"]) == {
         "kind": "AutoEncoder",
+        "loss": "ScaledMarginalCrossEntropy",
         "shuffle": False,
         "schedule": {"kind": "inverse", "rate": 0.01},
         "datasets": {"Input": "gl_input"},
@@ -213,6 +214,8 @@ def test_large_weights_pass_in_blocks(tmp_path, monkeypatch):
     [
         ("sigmoid", {"one_scale": 3}, {}),
         ("softmax", {"normalize_rows": True}, {}),
+        ("softmax", {"normalize_rows": True, "one_target": 0.05}, {}),
+        ("softmax", {"normalize_rows": True, "one_scale": 2}, {}),
         ("scaled_marginal", {"one_target": 1, "zero_target": 0, "one_scale": 30}, {}),
         ("squared", {}, {"activation": "linear"}),
         ("absolute", {"zero_scale": 0.5}, {"activation": "tanh"}),
@@ -282,8 +285,20 @@ def test_a_definition_of_dsstne_itself_adds_no_attribute():
     assert dsstne.Model(dsstne.Network(definition)).attributes == dsstne.Model(definition).attributes == {}
 
 
-def test_a_file_of_dsstne_comes_back_as_it_was(tmp_path):
-    file = autoencoder()
+SOFTMAX, MARGINS = 7, {"SMCE_zeroTarget": f4(0), "SMCE_oneTarget": f4(0.25), "SMCE_oneScale": f4(3)}
+
+
+@pytest.mark.parametrize(
+    ("loss", "activation", "margins"),
+    [
+        *[(0, 3, {}), (1, 2, {}), (2, 0, {}), (2, SOFTMAX, {}), (5, 3, {}), (6, 3, {})],
+        *[(3, 0, {}), (3, SOFTMAX, MARGINS), (3, SOFTMAX, {"SMCE_zeroTarget": f4(0), "SMCE_oneTarget": f4(1)})],
+        *[(4, 0, {"SMCE_zeroScale": f4(0.5)}), (4, SOFTMAX, MARGINS)],
+    ],
+)
+def test_a_file_of_dsstne_comes_back_as_it_was(tmp_path, loss, activation, margins):
+    file = autoencoder(errorFunction=u4(loss), **margins)
+    file.layers[2]["activation"] = u4(activation)
     dsstne.load(file.write(tmp_path / "net.nc")).save(tmp_path / "again.nc")
     with netCDF4.Dataset(tmp_path / "again.nc") as again:
         own = {name: again.getncattr(name) for name in again.ncattrs()}
