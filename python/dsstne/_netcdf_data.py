@@ -163,7 +163,8 @@ def read(file: Reader, name: str | None, columns: int | None, as_target: bool) -
         weights = file.variable(f"dataWeight{n}", data.rows, "f", _of(header)).all().astype(np.float32)
     if data.indexed:
         matrix = _chosen(file, header, matrix)
-    return Data(matrix, weights, _names(file, f"indToFeature{n}"), _names(file, f"indToSample{n}"))
+    items = _names(file, f"indToFeature{n}")
+    return Data(matrix, weights, items and items[:wanted], _names(file, f"indToSample{n}"))
 
 
 def _of(header: _Header) -> str:
@@ -194,10 +195,11 @@ def _sparse(file: Reader, header: _Header, columns: int) -> Any:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     bad = np.flatnonzero(indices >= columns)
     if bad.size:
-        row = int(np.searchsorted(offsets, bad[0], "right")) - 1
-        raise file.fault(
-            f"{of}, row {row}: the column {indices[bad[0]]:,} is beyond the {columns:,} columns of the matrix"
-        )
+        row, column = int(np.searchsorted(offsets, bad[0], "right")) - 1, indices[bad[0]]
+        if column < data.columns:
+            text = f"columns is {columns:,}, but row {row} of {of} has an entry in column {column:,}"
+            raise InvalidArgumentError(f"{file.path}: {text}")
+        raise file.fault(f"{of}, row {row}: the column {column:,} is beyond the {columns:,} columns of the matrix")
     return scipy.sparse.csr_array((values, indices.astype(np.int32), offsets), shape=(header.stored, columns))
 
 

@@ -36,15 +36,16 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
     """Makes the model of a file."""
     from dsstne.model import Model
 
+    given = _checked_sizes(sizes)
     with _netcdf_file.reading(path) as file:
-        described = _netcdf_network.describe(file, _checked_sizes(sizes))
+        described = _netcdf_network.describe(file, given)
         network = _translated(described, file.path)
         transfer = _Transfer(network.definition, described)
         transfer.check(file)  # before there is memory for a model that the file only claims to have
         model = Model(network)
         try:
             transfer.read(file, model)
-            _read_names(file, model)
+            _read_names(file, model, given)
         except BaseException:
             model.close()
             raise
@@ -261,12 +262,16 @@ def _names_to_write(model: Model) -> list[str] | None:
     return texts
 
 
-def _read_names(file: Reader, model: Model) -> None:
-    """Names the items of the model, if the file has names."""
+def _read_names(file: Reader, model: Model, sizes: Mapping[str, int]) -> None:
+    """Names the items of the model, if the file has names; a size that was given may cut them."""
     if not file.has(ITEMS):
         return
-    variable = file.variable(ITEMS, model.output_units, "O", f"the layer {model.output!r}")
-    names: list[Any] = variable.texts()
+    is_given, units = model.output in sizes, model.output_units
+    variable = file.variable(ITEMS, None if is_given else units, "O", f"the layer {model.output!r}")
+    if variable.size < units:
+        text = f"sizes[{model.output!r}] is {units:,}, but the file has the names of {variable.size:,} items"
+        raise InvalidArgumentError(f"{file.path}: {text}")
+    names: list[Any] = variable.texts()[:units]
     if variable.attribute("kind") == "integer":
         try:
             names = list(map(int, names))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks
+from dsstne import _checks, _options
 from dsstne._netcdf_network import (
     ACTIVATIONS,
     ATTRIBUTE,
@@ -130,7 +130,10 @@ def _kept(model: Model) -> dict[str, Any]:
     if not is_right or not isinstance(kept["locked"], list):
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; a value of it is of another type or word")
     for layer, name in kept["datasets"].items():
-        _checks.text(name, f"{where}: the data set of {layer!r}")
+        what = f"{where}: the data set of {_checks.shown(layer)}"
+        _options.text_argument(_checks.text(name, what), what)
+    for name in kept["locked"]:
+        _checks.text(name, f"{where}: a name in locked")
     if not isinstance(schedule, dict) or not _checks.is_number(schedule.get("rate")):
         raise InvalidArgumentError(f"{where}: schedule is {_checks.shown(schedule)}; it needs a rate")
     return kept | {"decay": float(schedule["rate"])}
@@ -310,6 +313,7 @@ def _weight_attributes(
         for source in layer["sources"]
     ]
     one = np.uint64(1)
+    locked = _locked(kept["locked"], ends)
     values["weights"] = np.uint32(len(ends))
     for number, (layer, source) in enumerate(ends):
         share = _shared(layer).get(source)
@@ -320,10 +324,38 @@ def _weight_attributes(
         if share:
             of |= {"bTransposed": np.uint32(_is_transposed(share, layers, owners[tensor], (source, layer["name"])))}
             of |= dict(zip(("sourceInputLayer", "sourceOutputLayer"), owners[tensor], strict=True))
-        of |= {"bLocked": np.uint32(tensor in kept["locked"])}
+        # Of a shared weight only the bias belongs to this layer.
+        of |= {"bLocked": np.uint32((layer["name"] + ".bias" if share else tensor) in locked)}
         of |= {"norm": np.float32(0 if share else layer.get("weight_norm", 0))}
         values |= {f"weight{number}_{key}": value for key, value in of.items()}
     return values
+
+
+def _locked(names: list[str], ends: list[tuple[dict[str, Any], str]]) -> set[str]:
+    """Returns the names of the locked weights and biases, where a layer stands for all that it computes with.
+
+    Raises:
+        InvalidArgumentError: A file of DSSTNE cannot lock one of these: it locks a weight with its bias.
+    """
+    weights: dict[str, list[str]] = {layer["name"]: [] for layer, _ in ends}  # of each layer, its own
+    locked = set(names)
+    for layer, source in ends:
+        share = _shared(layer).get(source)
+        if share is None:
+            weights[layer["name"]].append(weight_name(layer, source))
+        if layer["name"] in names:
+            locked |= {layer["name"] + ".bias", share["weight"] if share else weight_name(layer, source)}
+    known = {weight for own in weights.values() for weight in own} | set(weights)
+    # A bias needs a weight that is locked with it, or a shared one.
+    sharing = {layer["name"] for layer, source in ends if source in _shared(layer)}
+    known |= {f"{name}.bias" for name, own in weights.items() if name in sharing or locked.intersection(own)}
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"attributes[{ATTRIBUTE!r}]: locked names {_checks.shown(name)}, which a file of DSSTNE cannot lock; "
+                f"name layers among {list(weights)}, or weights between them, which it locks with their biases"
+            )
+    return locked
 
 
 def _shared(layer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -544,7 +544,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None, sizes: Map
         path: The file. Its content decides what it is.
         threads: Number of threads that read a model file; None = as many as pay.
         sizes: Only for a file of DSSTNE, which fills inputs and outputs up to a multiple of 128: the columns or items
-            of these layers by name. Without, they are as wide as in the file, or as it was saved by :meth:`Model.save`.
+            of these layers by name; a smaller output has the first names of the items. Without, they are as wide as in
+            the file, or as it was saved by :meth:`Model.save`.
 
     Raises:
         MissingFileError: The file does not exist.

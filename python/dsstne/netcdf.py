@@ -95,14 +95,15 @@ def read(
         path: A data file of DSSTNE.
         name: Name of the data set; None = the only one of the file.
         columns: Number of columns of the matrix, where the file has more that only fill it up to a multiple of 128;
-            None = as many as the file says.
+            None = as many as the file says. The names of other columns are left out.
         as_target: The data are the targets of an output. From arrays of ``UChar`` and ``RGB8`` DSSTNE subtracts 0.5,
             unless they are targets.
 
     Raises:
         MissingFileError: The file does not exist.
         NotFoundError: It has no data set of this name.
-        InvalidArgumentError: An argument is not valid, or the file has several data sets and ``name`` is missing.
+        InvalidArgumentError: An argument is not valid, the file has several data sets and ``name`` is missing, or an
+            entry is in a column beyond ``columns``.
         CorruptFileError: The file is damaged; the message names the data set, the variable and the place.
         UnsupportedError: The file is in a classic NetCDF format, or has a type that DSSTNE cannot read either.
         OutOfMemoryError: Rows that overlap in the file do not fit into memory one by one.

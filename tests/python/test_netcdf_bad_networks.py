@@ -83,6 +83,13 @@ def test_other_models_are_refused(tmp_path):
         ('{"loss": ["L1"]}', "another type or word"),
         ('{"datasets": {"nobody": "x"}}', "which is not a layer"),
         ('{"datasets": {"In": 3}}', "must be a str"),
+        (r'{"datasets": {"In": "\ud800"}}', "the data set of 'In' '.ud800' is not valid Unicode"),
+        (r'{"datasets": {"In": "a\u0000"}}', "the data set of 'In' .* contains a NUL character"),
+        ('{"locked": [3]}', "a name in locked must be a str, not 3"),
+        ('{"locked": ["h1", "h9"]}', r"locked names 'h9', .*; name layers among \['h1', 'h2', 'h3'"),
+        ('{"locked": ["h2.scale"]}', "locked names 'h2.scale', which a file of DSSTNE cannot lock"),
+        ('{"locked": ["h2.bias"]}', "locked names 'h2.bias', which a file of DSSTNE cannot lock"),
+        ('{"locked": ["In"]}', "locked names 'In', which a file of DSSTNE cannot lock"),
         ('{"schedule": {"kind": "cosine"}}', "it needs a rate"),
     ],
 )

@@ -203,7 +203,7 @@ def test_columns_cuts_what_fills_up_the_file(tmp_path):
     np.testing.assert_array_equal(
         dsstne.netcdf.read(write(tmp_path / "d.nc", dense_set()), columns=5).matrix, DENSE[:, :5]
     )
-    with pytest.raises(dsstne.CorruptFileError, match="row 2: the column 7 is beyond the 7 columns"):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"s\.nc: columns is 7, but row 2 of .* entry in column 7"):
         dsstne.netcdf.read(sparse, columns=7)
     with pytest.raises(dsstne.InvalidArgumentError, match="columns is 9, but the data set 'gl' has 8"):
         dsstne.netcdf.read(sparse, columns=9)
@@ -224,6 +224,13 @@ def test_values_that_are_not_finite_are_read_with_and_without_an_index(tmp_path,
             dsstne.fit(matrix, epochs=1, progress=False)
         refused.append(str(caught.value).replace(f"row {'1' if bits else '0'}", "the row"))
     assert refused[0] == refused[1]
+
+
+def test_columns_cuts_the_names(tmp_path):
+    dsstne.netcdf.write(tmp_path / "gl.nc", {"x": np.eye(2, 5)}, items={"x": list("abcde")})
+    read = {columns: dsstne.netcdf.read(tmp_path / "gl.nc", columns=columns) for columns in (None, 2, 5)}
+    assert {columns: "".join(data.items) for columns, data in read.items()} == {None: "abcde", 2: "ab", 5: "abcde"}
+    assert read[2].matrix.shape == (2, 2)
 
 
 def test_a_network_file_of_dsstne_trains_with_its_data(tmp_path):

@@ -247,6 +247,47 @@ def test_names_of_items_keep_their_kind(tmp_path, names):
         assert list(file["itemNames"][:]) == list(map(str, names))
 
 
+def test_sizes_cut_the_names(tmp_path):
+    model = every_kind("sigmoid", {})
+    model.items = list(range(200))
+    path = tmp_path / "net.nc"
+    model.save(path)
+    assert list(dsstne.load(path, sizes={"Out": 150}).items) == list(range(150))
+    assert list(dsstne.load(path, sizes={"In": 150}).items) == list(range(200))
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"net\.nc: sizes\['Out'\] is 201, but .* names of 200 items"):
+        dsstne.load(path, sizes={"Out": 201})
+    with netCDF4.Dataset(path, "a") as file:
+        file.layer5_columns = 199
+    with pytest.raises(dsstne.CorruptFileError, match="itemNames has 200 elements; the layer 'Out' needs 199"):
+        dsstne.load(path)
+
+
+@pytest.mark.parametrize(
+    ("locked", "bits"),
+    [
+        (["h1.weight"], [1, 0, 0]),
+        (["h1"], [1, 0, 0]),
+        (["h1.bias", "h1.weight"], [1, 0, 0]),
+        (["h2", "out.bias"], [0, 1, 1]),
+        (["out"], [1, 0, 1]),
+    ],
+)
+def test_locked_weights_are_written_and_come_back(tmp_path, locked, bits):
+    layers = [
+        {"name": "in", "kind": "input", "size": 4},
+        {"name": "h1", "kind": "hidden", "size": 3},
+        {"name": "h2", "kind": "hidden", "size": 3},
+        {"name": "out", "kind": "output", "size": 4, "shared": {"weight": "h1.weight"}},
+    ]
+    model = dsstne.Model({"layers": layers, "loss": "sigmoid"})
+    model.attributes["netcdf"] = json.dumps({"locked": locked})
+    for name in ("net.nc", "again.nc"):
+        model.save(tmp_path / name)
+        with netCDF4.Dataset(tmp_path / name) as file:
+            assert [file.getncattr(f"weight{n}_bLocked") for n in range(3)] == bits
+        model = dsstne.load(tmp_path / name)
+
+
 def test_what_a_model_does_not_hold_is_written_back(tmp_path):
     file = autoencoder(decay=f4(0.25), ShuffleIndices=u4(0), kind=u4(1))
     file.weights[1]["bLocked"] = u4(1)
