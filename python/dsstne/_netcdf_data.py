@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from dsstne import _checks, _netcdf_file
+from dsstne import _checks, _netcdf_file, _netcdf_saving
 from dsstne._items import encode_names
 from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError, OutOfMemoryError, UnsupportedError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dsstne._netcdf_file import Reader
+    from dsstne._netcdf_saving import Writer
 
 SPARSE, BOOLEAN, IGNORE_ZERO, INDEXED, WEIGHTED = 1, 2, 32, 64, 128  # bits of the attributes
 _ALL_BITS = 255
@@ -314,7 +315,8 @@ def write(
         attributes |= {f"{key}{n}": value for key, value in of.items()}
         attributes[f"columns{n}"] = np.uint32(matrix.shape[1])
         parts.append((matrix, is_boolean, weights, texts))
-    with _netcdf_file.writing(path) as file:
+
+    def fill(file: Writer) -> None:
         file.attributes(attributes)
         for n, (matrix, is_boolean, weights, texts) in enumerate(parts):
             file.dimension(f"examplesDim{n}", matrix.shape[0])
@@ -331,6 +333,8 @@ def write(
                 if names is not None:
                     file.dimension(f"{variable}Dim{n}", len(names))
                     file.texts(f"{variable}{n}", f"{variable}Dim{n}", names)
+
+    _netcdf_saving.write(path, fill)
 
 
 def _to_write(X: Any, name: str) -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""NetCDF-4 files: attributes and variables, with errors that name the file; files are written whole or not at all.
+"""NetCDF-4 files that are read: attributes and variables, with errors that name the file.
 
 The packages h5netcdf and h5py are imported when a file is opened, and not before.
 """
@@ -6,11 +6,8 @@ The packages h5netcdf and h5py are imported when a file is opened, and not befor
 from __future__ import annotations
 
 import contextlib
-import errno
-import io
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +23,7 @@ from dsstne.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -318,175 +315,3 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Reader]:
         raise CorruptFileError(f"{shown(name)}: this is not a complete NetCDF-4 file: {error}") from None
     with hdf:
         yield Reader(name, hdf)
-
-
-class _Sink(io.RawIOBase):
-    """The file that HDF5 writes to. It records the first failure and reports success, because HDF5 crashes otherwise.
-
-    When a write fails, HDF5 cannot close its file completely, and uses memory that it has already freed.
-
-    Args:
-        file: An unbuffered file that is open for reading and writing.
-    """
-
-    def __init__(self, file: io.FileIO) -> None:
-        self._file = file
-        self.failure: BaseException | None = None
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def readinto(self, buffer: Any) -> int:
-        """Reads what HDF5 has written before; what could not be written is 0."""
-        room = memoryview(buffer).cast("B")
-        count = self._recorded(self._file.readinto, room) or 0
-        room[count:] = bytes(len(room) - count)
-        return len(room)
-
-    def write(self, data: Any) -> int:
-        rest = memoryview(data).cast("B")
-        size = len(rest)
-        while len(rest) and self.failure is None:
-            rest = rest[self._recorded(self._file.write, rest) or 0 :]
-        return size
-
-    def truncate(self, size: int | None = None) -> int:
-        self._recorded(self._file.truncate, size)
-        return self.tell()
-
-    def _recorded(self, call: Callable[..., int | None], *arguments: Any) -> int | None:
-        try:
-            return call(*arguments)
-        except BaseException as error:  # KeyboardInterrupt too, which can come here instead of between calls of HDF5
-            self.failure = self.failure or error
-            return None
-
-    def check(self) -> None:
-        """Raises the recorded failure."""
-        if self.failure is not None:
-            raise self.failure
-
-
-class Writer:
-    """A file that is being written.
-
-    Args:
-        file: The file of h5netcdf.
-        check: Raises an exception if the file cannot be completed.
-    """
-
-    def __init__(self, file: Any, check: Callable[[], None]) -> None:
-        self._file, self._check = file, check
-
-    def attributes(self, values: Mapping[str, Any]) -> None:
-        """Writes global attributes; a str becomes characters (``NC_CHAR``), which every version of netCDF reads."""
-        import h5py
-
-        for name, value in values.items():
-            if isinstance(value, str):
-                value = np.bytes_(value.encode()) if value else h5py.Empty("S1")
-            self._file.attrs[name] = value
-
-    def dimension(self, name: str, size: int) -> None:
-        """Adds a dimension."""
-        self._check()
-        self._file.dimensions[name] = size
-
-    def variable(self, name: str, dimension: str, dtype: Any, values: Any = None) -> Any:
-        """Adds a variable, and returns it; parts can be assigned to it."""
-        self._check()
-        added = self._file.create_variable(name, (dimension,), dtype)
-        if values is not None:
-            added[:] = values
-        return added
-
-    def texts(self, name: str, dimension: str, values: list[str], **attributes: str) -> None:
-        """Adds a variable of strings with attributes."""
-        import h5py
-
-        added = self._file.create_variable(name, (dimension,), h5py.string_dtype())
-        for key, value in attributes.items():
-            added.attrs[key] = np.bytes_(value.encode())
-        for first in range(0, len(values), 1 << 20):
-            part = values[first : first + (1 << 20)]
-            added[first : first + len(part)] = np.array(part, object)
-
-
-@contextlib.contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[Writer]:
-    """Creates a file beside the final one, which it replaces when the block has ended without an exception.
-
-    The file has the mode of the one that it replaces.
-
-    Raises:
-        ImportError: The packages are not installed.
-        InputOutputError: The operating system refused to write, or the old file is not a regular file.
-    """
-    need_packages()
-    import h5netcdf
-
-    name = checked_path(path)
-    try:
-        target, mode = _replaced(name)
-        begin = os.fsdecode(os.fsencode(target.name)[:200])  # names have at most 255 bytes
-        beside = target.with_name(f".{begin}-{os.getpid()}-{threading.get_ident()}.tmp")
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
-        try:
-            with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a Path has no descriptor
-                if mode is not None:
-                    os.fchmod(descriptor, mode)  # the umask may have taken away what the old file has
-                sink = _Sink(file)
-                try:
-                    # netCDF-C adds to a file only if it knows in which order everything was created.
-                    with h5netcdf.File(sink, "w", track_order=True) as hdf:
-                        yield Writer(hdf, sink.check)
-                finally:
-                    sink.check()  # what HDF5 says about the failure has no number of the system
-                os.fsync(descriptor)
-            beside.replace(target)
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        if isinstance(error, InputOutputError):
-            raise
-        text = f"cannot save {shown(name)}: {error.strerror or error}"
-        raise InputOutputError(text, error.errno or 0, os.fspath(path)) from None
-
-
-def _replaced(name: str) -> tuple[Path, int | None]:
-    """Returns the file that a save replaces, behind all links, and its mode; None if there is no such file yet.
-
-    Raises:
-        OSError: It cannot be replaced.
-    """
-    target = Path(os.path.realpath(name))
-    try:
-        mode = os.stat(name).st_mode  # noqa: PTH116 - a Path drops a slash at the end
-    except FileNotFoundError:
-        if name.endswith("/"):
-            raise
-        return target, None
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder; add a file name")
-    if not stat.S_ISREG(mode):
-        raise OSError("it is not a regular file")
-    if not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, f"replacing the old file failed: {os.strerror(errno.EACCES)}")
-    return target, stat.S_IMODE(mode)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _native, _netcdf_file, _netcdf_network, _netcdf_write
+from dsstne import _checks, _native, _netcdf_file, _netcdf_network, _netcdf_saving, _netcdf_write
 from dsstne._netcdf_network import ATTRIBUTE, ITEMS, weight_name
 from dsstne.errors import CorruptFileError, InvalidArgumentError, NotFiniteError
 from dsstne.network import Network
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dsstne._netcdf_file import Reader, Variable, Writer
+    from dsstne._netcdf_file import Reader, Variable
     from dsstne._netcdf_network import Description, Weight
+    from dsstne._netcdf_saving import Writer
     from dsstne.model import Model
 
 # Our tensors of a layer with batch normalisation, and DSSTNE's variables; the bias is handled apart.
@@ -68,12 +69,15 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     network = model.network or {}
     _netcdf_write.compare(network, _translated(described, name).definition)
     names = _names_to_write(model)
-    with _netcdf_file.writing(path) as file:
+
+    def fill(file: Writer) -> None:
         file.attributes(attributes)
         _Transfer(network, described).write(file, model)
         if names is not None:
             file.dimension(ITEMS + "Dim", len(names))
             file.texts(ITEMS, ITEMS + "Dim", names, kind=model._item_kind)
+
+    _netcdf_saving.write(path, fill)
 
 
 def _translated(described: Description, path: str) -> Network:

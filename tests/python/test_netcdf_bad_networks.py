@@ -9,7 +9,7 @@ import pytest
 from netcdf_files import autoencoder, every_kind, f4, u4
 
 import dsstne
-from dsstne import _netcdf_file
+from dsstne import _netcdf_saving
 
 # ---- models that DSSTNE cannot have ----
 
@@ -105,7 +105,7 @@ def test_nothing_is_left_where_the_disk_refuses(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_netcdf_file.Writer, "dimension", full)
+    monkeypatch.setattr(_netcdf_saving.Writer, "dimension", full)
     with pytest.raises(dsstne.InputOutputError, match=r"cannot save .*net.nc: No space left on device"):
         every_kind("sigmoid", {}).save(tmp_path / "net.nc")
     assert list(tmp_path.iterdir()) == []

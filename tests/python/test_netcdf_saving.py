@@ -1,7 +1,6 @@
 """The files of dsstne.netcdf on the disk: what a save replaces, what is left of it, and disks that are full."""
 
 import errno
-import io
 import os
 import shutil
 import stat
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import dsstne
-from dsstne import _netcdf_file
 
 LIMITED = """
 import errno, os, resource, sys
@@ -54,21 +52,66 @@ def test_a_full_disk_has_an_errno(tmp_path):
     assert done.stdout.splitlines() == ["ENOSPC True old ['gl.nc']"] * 2, done.stderr
 
 
-def test_an_interrupt_within_a_write_leaves_nothing(tmp_path, monkeypatch):
-    """A signal handler of Python can run while HDF5 writes."""
+INTERRUPTED = """
+import os, signal, sys
+import numpy as np
+import dsstne
+from dsstne import _netcdf_saving
+folder, wanted, calls, seek = sys.argv[1], int(sys.argv[2]), 0, _netcdf_saving.Sink.seek
+def counting(sink, *arguments):
+    global calls
+    calls += 1
+    if calls == wanted:
+        os.kill(os.getpid(), signal.SIGINT)
+    return seek(sink, *arguments)
+_netcdf_saving.Sink.seek = counting
+try:
+    dsstne.netcdf.write(folder + "/gl.nc", {"x": np.eye(300)}, items={"x": list(map(str, range(300)))})
+except KeyboardInterrupt:
+    print("interrupted", end=" ")
+print(calls if wanted == 0 else os.listdir(folder))
+"""
 
-    class Interrupted(io.FileIO):
-        def write(self, data):
-            raise KeyboardInterrupt
 
-    class Sink(_netcdf_file._Sink):
-        def __init__(self, file):
-            super().__init__(Interrupted(file.fileno(), "r+", closefd=False))
+REFUSING = """
+import errno, os, sys
+import numpy as np
+import dsstne
+from dsstne import _netcdf_saving
+folder, last, calls, begin = sys.argv[1], int(sys.argv[2]), 0, _netcdf_saving.Sink.__init__
+class Full:
+    def __init__(self, file):
+        self.file = file
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+    def write(self, data):
+        global calls
+        calls += 1
+        if calls > last >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.file.write(data)
+_netcdf_saving.Sink.__init__ = lambda sink, file: begin(sink, Full(file))
+names = list(map(str, range(300)))
+try:
+    dsstne.netcdf.write(folder + "/gl.nc", {"x": np.eye(300), "y": np.eye(300)}, items={"y": names}, rows=names)
+except dsstne.InputOutputError as error:
+    print(errno.errorcode[error.errno], end=" ")
+print(calls if last < 0 else os.listdir(folder))
+"""
 
-    monkeypatch.setattr(_netcdf_file, "_Sink", Sink)
-    with pytest.raises(KeyboardInterrupt):
-        dsstne.netcdf.write(tmp_path / "gl.nc", {"x": np.eye(3)})
-    assert list(tmp_path.iterdir()) == []
+
+def test_each_write_may_be_the_one_that_the_disk_refuses(tmp_path, python):
+    calls = int(python(REFUSING, tmp_path, -1))
+    (tmp_path / "gl.nc").unlink()
+    for last in (0, calls // 4, calls // 2, calls - 4, calls - 1):
+        assert python(REFUSING, tmp_path, last).strip() == "ENOSPC []", last
+
+
+def test_an_interrupt_while_hdf5_writes_leaves_nothing(tmp_path, python):
+    calls = int(python(INTERRUPTED, tmp_path, 0))
+    (tmp_path / "gl.nc").unlink()
+    for call in (1, calls // 3, calls // 2, calls - 4):
+        assert python(INTERRUPTED, tmp_path, call).strip() == "interrupted []", call
 
 
 SAVES = {
