@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from dsstne import _checks, _netcdf_file
+from dsstne import _checks, _netcdf_file, _netcdf_saving
 from dsstne._items import encode_names
-from dsstne._weights import sparse_matrix
-from dsstne.errors import InvalidArgumentError, NotFoundError, OutOfMemoryError, UnsupportedError
+from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dsstne._netcdf_file import Reader
-    from dsstne.dataset import Dataset
+    from dsstne._netcdf_saving import Writer
 
 SPARSE, BOOLEAN, IGNORE_ZERO, INDEXED, WEIGHTED = 1, 2, 32, 64, 128  # bits of the attributes
 _ALL_BITS = 255
@@ -78,7 +77,7 @@ class Data:
     Attributes:
         matrix: The examples [rows, columns], for :func:`dsstne.fit` and others: a sparse matrix of SciPy, or an array
             if the file stores whole rows; if examples share stored rows, a :class:`dsstne.Dataset` with an index of
-            these, which copies none.
+            these, which copies none, unless a value is not finite.
         sample_weight: The weights of the examples [rows]; None if they have none.
         items: The names of the columns; None if the file has none.
         rows: The names of the rows; None if the file has none.
@@ -165,7 +164,8 @@ def read(file: Reader, name: str | None, columns: int | None, as_target: bool) -
         weights = file.variable(f"dataWeight{n}", data.rows, "f", _of(header)).all().astype(np.float32)
     if data.indexed:
         matrix = _chosen(file, header, matrix)
-    return Data(matrix, weights, _names(file, f"indToFeature{n}"), _names(file, f"indToSample{n}"))
+    items = _names(file, f"indToFeature{n}")
+    return Data(matrix, weights, items and items[:wanted], _names(file, f"indToSample{n}"))
 
 
 def _of(header: _Header) -> str:
@@ -196,10 +196,11 @@ def _sparse(file: Reader, header: _Header, columns: int) -> Any:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     bad = np.flatnonzero(indices >= columns)
     if bad.size:
-        row = int(np.searchsorted(offsets, bad[0], "right")) - 1
-        raise file.fault(
-            f"{of}, row {row}: the column {indices[bad[0]]:,} is beyond the {columns:,} columns of the matrix"
-        )
+        row, column = int(np.searchsorted(offsets, bad[0], "right")) - 1, indices[bad[0]]
+        if column < data.columns:
+            text = f"columns is {columns:,}, but row {row} of {of} has an entry in column {column:,}"
+            raise InvalidArgumentError(f"{file.path}: {text}")
+        raise file.fault(f"{of}, row {row}: the column {column:,} is beyond the {columns:,} columns of the matrix")
     return scipy.sparse.csr_array((values, indices.astype(np.int32), offsets), shape=(header.stored, columns))
 
 
@@ -251,8 +252,12 @@ def _dense(file: Reader, header: _Header, columns: int, as_target: bool) -> NDAr
     return np.ascontiguousarray(values.reshape(header.stored, header.width)[:, :columns])
 
 
-def _chosen(file: Reader, header: _Header, matrix: Any) -> Dataset:
-    """Makes a dataset whose rows are stored rows, which several may share."""
+def _chosen(file: Reader, header: _Header, matrix: Any) -> Any:
+    """Makes a dataset whose rows are stored rows, which several may share.
+
+    A dataset would refuse values that are not finite in float32. A matrix with them is copied row by row, so that it
+    can be read and that training refuses it as it does without an index.
+    """
     from dsstne.dataset import Dataset
 
     n, data = header.number, header.listed
@@ -262,7 +267,13 @@ def _chosen(file: Reader, header: _Header, matrix: Any) -> Dataset:
         raise file.fault(
             f"{_of(header)}: index{n}[{bad[0]}] is {index[bad[0]]:,}; the file stores {header.stored:,} rows"
         )
-    return Dataset(matrix, index=index)
+    try:
+        return Dataset(matrix, index=index)
+    except InvalidDataError:
+        is_dense = isinstance(matrix, np.ndarray)
+        numbers = matrix.shape[1] * len(index) if is_dense else 2 * int(np.diff(matrix.indptr)[index].sum())
+        _need_memory(file, header, numbers * 8)
+        return matrix[index]
 
 
 def _need_memory(file: Reader, header: _Header, size: int) -> None:
@@ -290,12 +301,12 @@ def write(
     attributes: dict[str, Any] = {"datasets": np.uint32(len(matrices))}
     parts = []
     for n, (name, X) in enumerate(matrices.items()):
-        matrix = _to_write(X, name)
+        matrix, item_names, row_names = _to_write(X, name)
         is_boolean = bool((matrix.data == 1).all()) if boolean is None else boolean
         weights = _weights_to_write(sample_weight.get(name), matrix.shape[0], name)
         texts = {
-            "indToFeature": _texts(items.get(name), matrix.shape[1], f"items of {name!r}"),
-            "indToSample": _texts(rows, matrix.shape[0], "rows"),
+            "indToFeature": _texts(items.get(name, item_names), matrix.shape[1], f"items of {name!r}"),
+            "indToSample": _texts(row_names if rows is None else rows, matrix.shape[0], "rows"),
         }
         bits = SPARSE | (BOOLEAN if is_boolean else 0) | (WEIGHTED if weights is not None else 0)
         width = -(-matrix.shape[1] // _PADDING) * _PADDING
@@ -304,7 +315,8 @@ def write(
         attributes |= {f"{key}{n}": value for key, value in of.items()}
         attributes[f"columns{n}"] = np.uint32(matrix.shape[1])
         parts.append((matrix, is_boolean, weights, texts))
-    with _netcdf_file.writing(path) as file:
+
+    def fill(file: Writer) -> None:
         file.attributes(attributes)
         for n, (matrix, is_boolean, weights, texts) in enumerate(parts):
             file.dimension(f"examplesDim{n}", matrix.shape[0])
@@ -322,19 +334,29 @@ def write(
                     file.dimension(f"{variable}Dim{n}", len(names))
                     file.texts(f"{variable}{n}", f"{variable}Dim{n}", names)
 
+    _netcdf_saving.write(path, fill)
 
-def _to_write(X: Any, name: str) -> Any:
-    from dsstne._matrices import as_matrix
-    from dsstne.interactions import Interactions
+
+def _to_write(X: Any, name: str) -> tuple[Any, Any, Any]:
+    """Returns a matrix as training reads it, without zeros and duplicates, and the names of its columns and rows."""
+    from dsstne.dataset import open_dataset
 
     what = f"the matrix {name!r}"
-    matrix = sparse_matrix(as_matrix(X.matrix if isinstance(X, Interactions) else X, what), what)
-    if not matrix.data.all():
-        matrix = matrix.copy()  # the caller's arrays stay as they are
-        matrix.eliminate_zeros()
+    data, made = open_dataset(X, what)
+    try:
+        matrix, names = data[:], (data.item_names, data.row_names)
+    except InvalidDataError as error:
+        raise InvalidDataError(f"{what}: {error}") from None
+    finally:
+        if made:
+            data.close()
     if not matrix.nnz:
         raise InvalidArgumentError(f"{what} has no entries, and DSSTNE does not read a data set without any")
-    return matrix
+    bad = np.flatnonzero(~np.isfinite(matrix.data))  # of a Dataset that allows them
+    if bad.size:
+        row = int(np.searchsorted(matrix.indptr, bad[0], "right")) - 1
+        raise InvalidDataError(f"{what}: row {row}, column {matrix.indices[bad[0]]} is {matrix.data[bad[0]]}")
+    return matrix, *names
 
 
 def _weights_to_write(given: ArrayLike | None, rows: int, name: str) -> NDArray[np.float32] | None:
@@ -345,7 +367,15 @@ def _weights_to_write(given: ArrayLike | None, rows: int, name: str) -> NDArray[
         raise InvalidArgumentError(
             f"sample_weight of {name!r} is an array {weights.shape} of {weights.dtype}; expected {rows:,} numbers"
         )
-    return weights.astype(np.float32)
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if bad.size:
+        raise InvalidArgumentError(
+            f"sample_weight of {name!r}: the weight of row {bad[0]} is {weights[bad[0]]}; weights must be finite in "
+            "float32 and at least 0"
+        )
+    return weights
 
 
 def _texts(names: Any, size: int, what: str) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""NetCDF-4 files: attributes and variables, with errors that name the file; files are written whole or not at all.
+"""NetCDF-4 files that are read: attributes and variables, with errors that name the file.
 
 The packages h5netcdf and h5py are imported when a file is opened, and not before.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,14 +165,14 @@ class Reader(Attributes):
 
     def has(self, name: str) -> bool:
         """Reports whether there is a variable."""
-        with self._reading(name):
-            return name in self._hdf and hasattr(self._hdf[name], "dtype")
+        return hasattr(self._own(name), "dtype")
 
     def length(self, dimension: str) -> int:
         """Returns the size of a dimension."""
+        scale = self._own(dimension)
         with self._reading(f"the dimension {dimension}"):
-            if dimension in self._hdf and getattr(self._hdf[dimension], "ndim", None) == 1:
-                return int(self._hdf[dimension].shape[0])
+            if getattr(scale, "ndim", None) == 1:
+                return int(scale.shape[0])
         raise self.fault(f"the dimension {dimension} is missing")
 
     def variable(self, name: str, size: int | None, kinds: str, meaning: str) -> Variable:
@@ -185,10 +184,10 @@ class Reader(Attributes):
             kinds: The NumPy kinds of the types that it may have.
             meaning: What has this size, for messages.
         """
-        if not self.has(name):
+        data = self._own(name)
+        if not hasattr(data, "dtype"):
             raise self.fault(f"the variable {name} is missing")
         with self._reading(name):
-            data = self._hdf[name]
             shape, dtype = data.shape, data.dtype
             stored, packed = (
                 int(data.id.get_storage_size()),
@@ -212,6 +211,26 @@ class Reader(Attributes):
                 f"stores {stored:,}; it is damaged or was not written completely"
             )
         return Variable(self, name, data)
+
+    def _own(self, name: str) -> Any:
+        """Returns a variable, a dimension or a group; None if there is none.
+
+        A file of somebody else must not make us read other files of this machine, so nothing of it may be elsewhere.
+        """
+        import h5py
+
+        data = None
+        with self._reading(name):
+            links = self._hdf.id.links
+            if not links.exists(name.encode()):
+                return None
+            is_here = links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD
+            if is_here:
+                data = self._hdf[name]
+                is_here = not (isinstance(data, h5py.Dataset) and (data.is_virtual or data.external))
+        if not is_here:
+            raise self.fault(f"{name} is a link or refers to other files, which NetCDF files do not have")
+        return data
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -296,83 +315,3 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Reader]:
         raise CorruptFileError(f"{shown(name)}: this is not a complete NetCDF-4 file: {error}") from None
     with hdf:
         yield Reader(name, hdf)
-
-
-class Writer:
-    """A file that is being written.
-
-    Args:
-        file: The file of h5netcdf.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def attributes(self, values: Mapping[str, Any]) -> None:
-        """Writes global attributes; a str becomes characters (``NC_CHAR``), which every version of netCDF reads."""
-        import h5py
-
-        for name, value in values.items():
-            if isinstance(value, str):
-                value = np.bytes_(value.encode()) if value else h5py.Empty("S1")
-            self._file.attrs[name] = value
-
-    def dimension(self, name: str, size: int) -> None:
-        """Adds a dimension."""
-        self._file.dimensions[name] = size
-
-    def variable(self, name: str, dimension: str, dtype: Any, values: Any = None) -> Any:
-        """Adds a variable, and returns it; parts can be assigned to it."""
-        added = self._file.create_variable(name, (dimension,), dtype)
-        if values is not None:
-            added[:] = values
-        return added
-
-    def texts(self, name: str, dimension: str, values: list[str], **attributes: str) -> None:
-        """Adds a variable of strings with attributes."""
-        import h5py
-
-        added = self._file.create_variable(name, (dimension,), h5py.string_dtype())
-        for key, value in attributes.items():
-            added.attrs[key] = np.bytes_(value.encode())
-        for first in range(0, len(values), 1 << 20):
-            part = values[first : first + (1 << 20)]
-            added[first : first + len(part)] = np.array(part, object)
-
-
-@contextlib.contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[Writer]:
-    """Creates a file beside the final one, which it replaces when the block has ended without an exception.
-
-    Raises:
-        ImportError: The packages are not installed.
-        InputOutputError: The operating system refused to write.
-    """
-    need_packages()
-    import h5netcdf
-
-    name = checked_path(path)
-    target = Path(os.path.realpath(name))
-    beside = target.with_name(f".{target.name[:200]}-{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        beside.open("xb").close()  # HDF5's own errors do not have the number of the system's
-        try:
-            # netCDF-C adds to a file only if it knows in which order everything was created.
-            with h5netcdf.File(os.fspath(beside), "w", track_order=True) as file:
-                yield Writer(file)
-            with beside.open("rb") as written:
-                os.fsync(written.fileno())
-            beside.replace(target)
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        if isinstance(error, InputOutputError):
-            raise
-        raise InputOutputError(
-            f"cannot write {shown(name)}: {error.strerror or error}", error.errno or 0, name
-        ) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _native, _netcdf_file, _netcdf_network, _netcdf_write
+from dsstne import _checks, _native, _netcdf_file, _netcdf_network, _netcdf_saving, _netcdf_write
 from dsstne._netcdf_network import ATTRIBUTE, ITEMS, weight_name
 from dsstne.errors import CorruptFileError, InvalidArgumentError, NotFiniteError
 from dsstne.network import Network
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dsstne._netcdf_file import Reader, Variable, Writer
+    from dsstne._netcdf_file import Reader, Variable
     from dsstne._netcdf_network import Description, Weight
+    from dsstne._netcdf_saving import Writer
     from dsstne.model import Model
 
 # Our tensors of a layer with batch normalisation, and DSSTNE's variables; the bias is handled apart.
@@ -36,22 +37,23 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
     """Makes the model of a file."""
     from dsstne.model import Model
 
+    given = _checked_sizes(sizes)
     with _netcdf_file.reading(path) as file:
-        described = _netcdf_network.describe(file, _checked_sizes(sizes))
+        described = _netcdf_network.describe(file, given)
         network = _translated(described, file.path)
         transfer = _Transfer(network.definition, described)
         transfer.check(file)  # before there is memory for a model that the file only claims to have
         model = Model(network)
         try:
             transfer.read(file, model)
-            _read_names(file, model)
+            _read_names(file, model, given)
         except BaseException:
             model.close()
             raise
         kept = {
             "kind": described.definition["Kind"],
-            **network.training,
-            "datasets": network.datasets,
+            "loss": described.definition["ErrorFunction"],
+            **json.loads(model.attributes[ATTRIBUTE]),
             "locked": [name for w in described.weights.values() if w.locked for name in transfer.tensors_of(w)],
         }
         model.attributes[ATTRIBUTE] = json.dumps(kept)
@@ -62,12 +64,15 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes the file of a model."""
     attributes, described, names = check(model, path)
     network = model.network or {}
-    with _netcdf_file.writing(path) as file:
+
+    def fill(file: Writer) -> None:
         file.attributes(attributes)
         _Transfer(network, described).write(file, model)
         if names is not None:
             file.dimension(ITEMS + "Dim", len(names))
             file.texts(ITEMS, ITEMS + "Dim", names, kind=model._item_kind)
+
+    _netcdf_saving.write(path, fill)
 
 
 def check(model: Model, path: str | os.PathLike[str]) -> tuple[dict[str, Any], Description, list[str] | None]:
@@ -270,12 +275,16 @@ def _names_to_write(model: Model) -> list[str] | None:
     return texts
 
 
-def _read_names(file: Reader, model: Model) -> None:
-    """Names the items of the model, if the file has names."""
+def _read_names(file: Reader, model: Model, sizes: Mapping[str, int]) -> None:
+    """Names the items of the model, if the file has names; a size that was given may cut them."""
     if not file.has(ITEMS):
         return
-    variable = file.variable(ITEMS, model.output_units, "O", f"the layer {model.output!r}")
-    names: list[Any] = variable.texts()
+    is_given, units = model.output in sizes, model.output_units
+    variable = file.variable(ITEMS, None if is_given else units, "O", f"the layer {model.output!r}")
+    if variable.size < units:
+        text = f"sizes[{model.output!r}] is {units:,}, but the file has the names of {variable.size:,} items"
+        raise InvalidArgumentError(f"{file.path}: {text}")
+    names: list[Any] = variable.texts()[:units]
     if variable.attribute("kind") == "integer":
         try:
             names = list(map(int, names))

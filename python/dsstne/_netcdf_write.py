@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks
+from dsstne import _checks, _options
 from dsstne._netcdf_network import (
     ACTIVATIONS,
     ATTRIBUTE,
@@ -45,11 +45,12 @@ _WORDS = {
     "selu": "ScaledExponentialLinear",
 }
 _VALUE_LOSSES = {"absolute": "L1", "squared": "L2", "hinge": "Hinge", "l2_hinge": "L2Hinge"}
-# Losses that decide the activation of the output.
+# Losses that decide the activation of the output, and the words for them that a file can have.
+_MARGINAL = ("ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
 _LOGIT_LOSSES = {
-    "sigmoid": ("CrossEntropy", "Sigmoid"),
-    "softmax": ("CrossEntropy", "SoftMax"),
-    "scaled_marginal": ("ScaledMarginalCrossEntropy", "Sigmoid"),
+    "sigmoid": (("CrossEntropy",), "Sigmoid"),
+    "softmax": (("CrossEntropy", *_MARGINAL), "SoftMax"),
+    "scaled_marginal": (_MARGINAL, "Sigmoid"),
 }
 _FUNCTIONS = {"maximum": "MaxOut", "dot": "DotProduct", "cosine": "Cosine"}
 # DSSTNE's schemes for our initial weights, with the factor from our scale to its own. Those that it lacks are left out:
@@ -110,7 +111,8 @@ def attributes_of(model: Model, path: str) -> dict[str, Any]:
 
 def _kept(model: Model) -> dict[str, Any]:
     """Returns what a file says and a model does not hold: from the file that the model was loaded from, or defaults."""
-    kept: dict[str, Any] = {"kind": "FeedForward", "shuffle": True, "schedule": None, "datasets": {}, "locked": []}
+    kept: dict[str, Any] = {"kind": "FeedForward", "loss": "", "shuffle": True, "schedule": None}
+    kept |= {"datasets": {}, "locked": []}
     text = model.attributes.get(ATTRIBUTE, "{}")
     where = f"attributes[{ATTRIBUTE!r}]"
     try:
@@ -124,10 +126,14 @@ def _kept(model: Model) -> dict[str, Any]:
     is_right = (
         isinstance(kept["kind"], str) and isinstance(kept["shuffle"], bool) and isinstance(kept["datasets"], dict)
     )
-    if not is_right or kept["kind"] not in NETWORK_KINDS.values() or not isinstance(kept["locked"], list):
+    is_right = is_right and kept["kind"] in NETWORK_KINDS.values() and kept["loss"] in ("", *LOSSES.values())
+    if not is_right or not isinstance(kept["locked"], list):
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; a value of it is of another type or word")
     for layer, name in kept["datasets"].items():
-        _checks.text(name, f"{where}: the data set of {layer!r}")
+        what = f"{where}: the data set of {_checks.shown(layer)}"
+        _options.text_argument(_checks.text(name, what), what)
+    for name in kept["locked"]:
+        _checks.text(name, f"{where}: a name in locked")
     if not isinstance(schedule, dict) or not _checks.is_number(schedule.get("rate")):
         raise InvalidArgumentError(f"{where}: schedule is {_checks.shown(schedule)}; it needs a rate")
     return kept | {"decay": float(schedule["rate"])}
@@ -168,10 +174,12 @@ def _network_attributes(network: Mapping[str, Any], kept: Mapping[str, Any]) -> 
     loss = network["loss"][0] if network["loss"] else {"kind": "sigmoid"}
     denoising = max((layer.get("denoising", 0) for layer in network["layers"]), default=0)
     penalty = next((layer["sparsity"] for layer in network["layers"] if layer.get("sparsity")), None)
-    word = _loss_word(loss)
+    word = _loss_word(loss, kept["loss"])
     marginal: dict[str, Any] = {"one_scale": 1.0, "zero_scale": 1.0, "one_target": 0.9, "zero_target": 0.1}
     boosts: dict[str, Any] = {"one_scale": 1.0, "zero_scale": 1.0}
-    given = marginal if loss["kind"] == "scaled_marginal" else boosts
+    given = marginal if word in _MARGINAL else boosts
+    if word in _MARGINAL and loss["kind"] == "softmax":
+        marginal |= {"one_target": 1.0, "zero_target": 0.0}  # where our soft-max has no such numbers
     given |= {key: loss[key] for key in given if key in loss}
     real = np.float32
     return {
@@ -203,11 +211,14 @@ def _network_attributes(network: Mapping[str, Any], kept: Mapping[str, Any]) -> 
     }
 
 
-def _loss_word(loss: Mapping[str, Any]) -> str:
-    """Returns DSSTNE's word for a loss."""
+def _loss_word(loss: Mapping[str, Any], kept: str = "") -> str:
+    """Returns DSSTNE's word for a loss: the one that its file had, if it can be that."""
     kind = loss["kind"]
     if kind in _LOGIT_LOSSES:
-        return _LOGIT_LOSSES[kind][0]
+        words, _ = _LOGIT_LOSSES[kind]
+        if kind == "softmax" and "one_target" in loss:  # with a margin
+            words = _MARGINAL
+        return kept if kept in words else words[0]
     if kind in _VALUE_LOSSES:
         return _VALUE_LOSSES[kind]
     raise UnsupportedError(f"layer {loss['layer']!r}: DSSTNE does not have the loss {kind!r}")
@@ -302,6 +313,7 @@ def _weight_attributes(
         for source in layer["sources"]
     ]
     one = np.uint64(1)
+    locked = _locked(kept["locked"], ends)
     values["weights"] = np.uint32(len(ends))
     for number, (layer, source) in enumerate(ends):
         share = _shared(layer).get(source)
@@ -312,10 +324,38 @@ def _weight_attributes(
         if share:
             of |= {"bTransposed": np.uint32(_is_transposed(share, layers, owners[tensor], (source, layer["name"])))}
             of |= dict(zip(("sourceInputLayer", "sourceOutputLayer"), owners[tensor], strict=True))
-        of |= {"bLocked": np.uint32(tensor in kept["locked"])}
+        # Of a shared weight only the bias belongs to this layer.
+        of |= {"bLocked": np.uint32((layer["name"] + ".bias" if share else tensor) in locked)}
         of |= {"norm": np.float32(0 if share else layer.get("weight_norm", 0))}
         values |= {f"weight{number}_{key}": value for key, value in of.items()}
     return values
+
+
+def _locked(names: list[str], ends: list[tuple[dict[str, Any], str]]) -> set[str]:
+    """Returns the names of the locked weights and biases, where a layer stands for all that it computes with.
+
+    Raises:
+        InvalidArgumentError: A file of DSSTNE cannot lock one of these: it locks a weight with its bias.
+    """
+    weights: dict[str, list[str]] = {layer["name"]: [] for layer, _ in ends}  # of each layer, its own
+    locked = set(names)
+    for layer, source in ends:
+        share = _shared(layer).get(source)
+        if share is None:
+            weights[layer["name"]].append(weight_name(layer, source))
+        if layer["name"] in names:
+            locked |= {layer["name"] + ".bias", share["weight"] if share else weight_name(layer, source)}
+    known = {weight for own in weights.values() for weight in own} | set(weights)
+    # A bias needs a weight that is locked with it, or a shared one.
+    sharing = {layer["name"] for layer, source in ends if source in _shared(layer)}
+    known |= {f"{name}.bias" for name, own in weights.items() if name in sharing or locked.intersection(own)}
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"attributes[{ATTRIBUTE!r}]: locked names {_checks.shown(name)}, which a file of DSSTNE cannot lock; "
+                f"name layers among {list(weights)}, or weights between them, which it locks with their biases"
+            )
+    return locked
 
 
 def _shared(layer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

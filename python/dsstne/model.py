@@ -16,6 +16,7 @@ import scipy.sparse
 from dsstne import _checks, _handles, _native, _options
 from dsstne._extending import extended
 from dsstne._items import check_integers, decode_names, first_difference
+from dsstne._netcdf_network import ATTRIBUTE as NETCDF
 from dsstne._scoring import Scoring
 from dsstne._tables import History, Shown, Table, cell, size
 from dsstne._weights import sparse_matrix
@@ -25,12 +26,11 @@ from dsstne.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from dsstne.network import definition_text
+from dsstne.network import Network, definition_text
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from dsstne.network import Network
     from dsstne.report import Report
 
 __all__ = ["Model", "load"]
@@ -70,7 +70,8 @@ class Model(Scoring, Shown):
 
     Args:
         network: Definition as a mapping, JSON text or path of a JSON file; or a network file of DSSTNE. What that says
-            about training has no effect here: it is in :attr:`dsstne.Network.training`.
+            about training has no effect here: it is in :attr:`dsstne.Network.training`. Of a :class:`dsstne.Network`
+            the model keeps it in ``attributes["netcdf"]``, for files of DSSTNE that :meth:`save` writes.
         sizes: Sizes of the layers whose size is ``"auto"`` in the definition.
         seed: Seed of the initial weights.
         items: Names of the items of the output, in order: strings or integers.
@@ -109,6 +110,9 @@ class Model(Scoring, Shown):
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
         """Makes the native model; the options are those of ``dsstne_model_create``."""
         self._adopt(_handles.Handle("model_create", definition_text(network), _options.to_json(options)))
+        if isinstance(network, Network) and (network.training or network.datasets):
+            kept = {**network.training, "datasets": network.datasets}
+            self.attributes[NETCDF] = _options.to_json(kept).decode()
         if items is not None:
             self.items = items
 
@@ -540,7 +544,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None, sizes: Map
         path: The file. Its content decides what it is.
         threads: Number of threads that read a model file; None = as many as pay.
         sizes: Only for a file of DSSTNE, which fills inputs and outputs up to a multiple of 128: the columns or items
-            of these layers by name. Without, they are as wide as in the file, or as it was saved by :meth:`Model.save`.
+            of these layers by name; a smaller output has the first names of the items. Without, they are as wide as in
+            the file, or as it was saved by :meth:`Model.save`.
 
     Raises:
         MissingFileError: The file does not exist.

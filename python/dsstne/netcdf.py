@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dsstne import _checks, _netcdf_data, _netcdf_file, _netcdf_model
+from dsstne import _checks, _netcdf_data, _netcdf_file, _netcdf_model, _options
 from dsstne._netcdf_data import Data, DataSet
 from dsstne.errors import InvalidArgumentError
 
@@ -95,14 +95,15 @@ def read(
         path: A data file of DSSTNE.
         name: Name of the data set; None = the only one of the file.
         columns: Number of columns of the matrix, where the file has more that only fill it up to a multiple of 128;
-            None = as many as the file says.
+            None = as many as the file says. The names of other columns are left out.
         as_target: The data are the targets of an output. From arrays of ``UChar`` and ``RGB8`` DSSTNE subtracts 0.5,
             unless they are targets.
 
     Raises:
         MissingFileError: The file does not exist.
         NotFoundError: It has no data set of this name.
-        InvalidArgumentError: An argument is not valid, or the file has several data sets and ``name`` is missing.
+        InvalidArgumentError: An argument is not valid, the file has several data sets and ``name`` is missing, or an
+            entry is in a column beyond ``columns``.
         CorruptFileError: The file is damaged; the message names the data set, the variable and the place.
         UnsupportedError: The file is in a classic NetCDF format, or has a type that DSSTNE cannot read either.
         OutOfMemoryError: Rows that overlap in the file do not fit into memory one by one.
@@ -140,19 +141,21 @@ def write(
     number before, and :func:`read` takes it. Names are variables of strings, which DSSTNE does not read.
 
     Args:
-        path: File to write. An existing one is replaced when the new one is complete.
+        path: File to write. An existing one is replaced when the new one is complete, and the new one has its mode.
         matrices: Matrices by the names of the data sets, of any type that :func:`dsstne.fit` takes. They have the
-            same number of rows if one network is to use them. Zeros are not written.
+            same number of rows if one network is to use them. Zeros are not written, and duplicates are summed.
         boolean: Leave out the values, so that every entry is 1; None = where all values of a matrix are 1. Others are
             written as ``Float``.
-        sample_weight: Weights of the rows [rows] by the names of data sets.
-        items: Names of the columns by the names of data sets.
-        rows: Names of the rows of all matrices.
+        sample_weight: Weights of the rows [rows] by the names of data sets; finite and at least 0.
+        items: Names of the columns by the names of data sets; without, those of :class:`dsstne.Interactions` and of a
+            :class:`dsstne.Dataset` that has names.
+        rows: Names of the rows of all matrices; None = those of Interactions and Datasets.
 
     Raises:
         InvalidArgumentError: An argument is not valid, or a matrix has no entries.
-        NotFiniteError: A value is not finite.
-        InputOutputError: The operating system refused to write; an existing file is unchanged.
+        InvalidDataError: A matrix is damaged, or a value is not finite in float32; the message names the place.
+        InputOutputError: The operating system refused to write, or the existing file is not a regular file; it is
+            unchanged.
         ImportError: The packages are not installed.
 
     Example:
@@ -165,8 +168,8 @@ def write(
             f"matrices must be a mapping from names of data sets to matrices, not {_checks.shown(matrices)}"
         )
     for name in matrices:
-        if not _checks.text(name, "the name of a data set") or "\0" in name:
-            raise InvalidArgumentError(f"the name of a data set is {_checks.shown(name)}")
+        if not _options.text_argument(_checks.text(name, "the name of a data set"), "the name of a data set"):
+            raise InvalidArgumentError("the name of a data set is ''")
     if boolean is not None:
         boolean = _checks.boolean(boolean, "boolean")
     given: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 from netcdf_files import autoencoder, every_kind, f4, u4
 
 import dsstne
-from dsstne import _netcdf_file
+from dsstne import _netcdf_saving
 
 # ---- models that DSSTNE cannot have ----
 
@@ -34,6 +34,7 @@ REFUSED = {
     "no source": ([("output", {"sources": []})], "sigmoid", r"layer 'out': .*layers without a source"),
     "bpr": ([], {"kind": "bpr", "negatives": 2}, r"layer 'out': DSSTNE does not have the loss 'bpr'"),
     "plain soft-max": ([], "softmax", r"layer 'out': the loss: normalize_rows is False.*divides the targets"),
+    "soft-max with a margin": ([], {"kind": "softmax", "one_target": 0.5}, r"the loss: normalize_rows is False"),
     "stored only": ([], {"kind": "sigmoid", "stored_only": True}, r"layer 'out': the loss: stored_only is True"),
     "weighted loss": ([("output2", {})], [0.5, 1], r"layer 'out2': the loss: weight is 1, .*|the loss: weight is 0.5"),
 }
@@ -77,8 +78,18 @@ def test_other_models_are_refused(tmp_path):
         ("no JSON", "is not JSON"),
         ('{"kindd": "x"}', "expected an object with keys"),
         ('{"kind": "Recurrent"}', "another type or word"),
+        ('{"loss": "L3"}', "another type or word"),
+        ('{"loss": 3}', "another type or word"),
+        ('{"loss": ["L1"]}', "another type or word"),
         ('{"datasets": {"nobody": "x"}}', "which is not a layer"),
         ('{"datasets": {"In": 3}}', "must be a str"),
+        (r'{"datasets": {"In": "\ud800"}}', "the data set of 'In' '.ud800' is not valid Unicode"),
+        (r'{"datasets": {"In": "a\u0000"}}', "the data set of 'In' .* contains a NUL character"),
+        ('{"locked": [3]}', "a name in locked must be a str, not 3"),
+        ('{"locked": ["h1", "h9"]}', r"locked names 'h9', .*; name layers among \['h1', 'h2', 'h3'"),
+        ('{"locked": ["h2.scale"]}', "locked names 'h2.scale', which a file of DSSTNE cannot lock"),
+        ('{"locked": ["h2.bias"]}', "locked names 'h2.bias', which a file of DSSTNE cannot lock"),
+        ('{"locked": ["In"]}', "locked names 'In', which a file of DSSTNE cannot lock"),
         ('{"schedule": {"kind": "cosine"}}', "it needs a rate"),
     ],
 )
@@ -94,8 +105,8 @@ def test_nothing_is_left_where_the_disk_refuses(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_netcdf_file.Writer, "dimension", full)
-    with pytest.raises(dsstne.InputOutputError, match=r"cannot write .*net.nc: No space left on device"):
+    monkeypatch.setattr(_netcdf_saving.Writer, "dimension", full)
+    with pytest.raises(dsstne.InputOutputError, match=r"cannot save .*net.nc: No space left on device"):
         every_kind("sigmoid", {}).save(tmp_path / "net.nc")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(dsstne.InputOutputError, match="No such file or directory"):

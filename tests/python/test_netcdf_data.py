@@ -1,4 +1,4 @@
-"""Data sets in NetCDF-4 files of DSSTNE: read, written, and refused. netCDF4, the C library, makes the files."""
+"""Data sets in NetCDF-4 files of DSSTNE: read and refused. netCDF4, the C library, makes the files."""
 
 import os
 
@@ -203,10 +203,34 @@ def test_columns_cuts_what_fills_up_the_file(tmp_path):
     np.testing.assert_array_equal(
         dsstne.netcdf.read(write(tmp_path / "d.nc", dense_set()), columns=5).matrix, DENSE[:, :5]
     )
-    with pytest.raises(dsstne.CorruptFileError, match="row 2: the column 7 is beyond the 7 columns"):
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"s\.nc: columns is 7, but row 2 of .* entry in column 7"):
         dsstne.netcdf.read(sparse, columns=7)
     with pytest.raises(dsstne.InvalidArgumentError, match="columns is 9, but the data set 'gl' has 8"):
         dsstne.netcdf.read(sparse, columns=9)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("made", [sparse_set, dense_set])
+def test_values_that_are_not_finite_are_read_with_and_without_an_index(tmp_path, made, value):
+    refused, name = [], "data" if made is dense_set else "sparseData"
+    for bits in (0, INDEXED):
+        data = made(bits, 5)
+        data = changed(data, name, values=[value, *data[2][name][2][1:]])
+        matrix = dsstne.netcdf.read(write(tmp_path / "gl.nc", data)).matrix
+        column = 0 if made is dense_set else 5
+        np.testing.assert_array_equal(plain(matrix[[0, 1]] if bits == 0 else matrix[[1, 3]])[0, column], value)
+        assert matrix.shape == (5 if bits else 3, 8)
+        with pytest.raises(dsstne.InvalidDataError) as caught:
+            dsstne.fit(matrix, epochs=1, progress=False)
+        refused.append(str(caught.value).replace(f"row {'1' if bits else '0'}", "the row"))
+    assert refused[0] == refused[1]
+
+
+def test_columns_cuts_the_names(tmp_path):
+    dsstne.netcdf.write(tmp_path / "gl.nc", {"x": np.eye(2, 5)}, items={"x": list("abcde")})
+    read = {columns: dsstne.netcdf.read(tmp_path / "gl.nc", columns=columns) for columns in (None, 2, 5)}
+    assert {columns: "".join(data.items) for columns, data in read.items()} == {None: "abcde", 2: "ab", 5: "abcde"}
+    assert read[2].matrix.shape == (2, 2)
 
 
 def test_a_network_file_of_dsstne_trains_with_its_data(tmp_path):
@@ -227,81 +251,6 @@ def test_a_network_file_of_dsstne_trains_with_its_data(tmp_path):
     given, target = {"gl_input": matrices["gl_input"]}, {"gl_output": matrices["gl_output"]}
     model = dsstne.fit(given, target, network=network, epochs=1, progress=False)
     assert model.outputs == {"Output": 100}
-
-
-# ---- writing ----
-
-
-def test_a_written_file_is_what_dsstne_reads(tmp_path):
-    path = tmp_path / "gl.nc"
-    weights = np.array([1, 2, 3], f4)
-    dsstne.netcdf.write(
-        path,
-        {"in": ROWS, "out": ROWS != 0},
-        sample_weight={"out": weights},
-        items={"in": list("abcdefgh")},
-        rows=[7, 8, 9],
-    )
-    with netCDF4.Dataset(path, "a") as file:
-        assert file.ncattrs() == [
-            *["datasets", "name0", "attributes0", "kind0", "dataType0", "dimensions0", "width0", "columns0"],
-            *["name1", "attributes1", "kind1", "dataType1", "dimensions1", "width1", "columns1"],
-        ]
-        assert (file.attributes0, file.dataType0, file.width0, file.columns0) == (SPARSE, 4, 128, 8)
-        assert (file.attributes1, file.dataType1) == (SPARSE | BOOLEAN | WEIGHTED, 0)
-        wanted = {"sparseStart0", "sparseEnd0", "sparseIndex0", "sparseData0", "indToFeature0", "indToSample0"}
-        wanted |= {"sparseStart1", "sparseEnd1", "sparseIndex1", "dataWeight1", "indToSample1"}
-        assert set(file.variables) == wanted
-        assert file["sparseStart0"].dtype == file["sparseIndex0"].dtype == u4
-        np.testing.assert_array_equal(file["sparseEnd0"][:], ENDS)
-        np.testing.assert_array_equal(file["sparseIndex0"][:], [1, 5, 0, 2, 7])
-        np.testing.assert_array_equal(file["sparseData0"][:], [1, 3, 2, 5, 4])
-        file.setncattr("remark", "appended")
-    data = dsstne.netcdf.read(path, "in")
-    np.testing.assert_array_equal(data.matrix.toarray(), ROWS)
-    assert (data.items, data.rows) == (list("abcdefgh"), ["7", "8", "9"])
-    np.testing.assert_array_equal(dsstne.netcdf.read(path, "out").sample_weight, weights)
-
-
-def test_the_matrix_of_the_caller_stays_as_it_is(tmp_path):
-    X = scipy.sparse.csr_array((np.array([0, 2], f4), [0, 1], [0, 2]), shape=(1, 3))
-    dsstne.netcdf.write(tmp_path / "gl.nc", {"x": X})
-    assert X.nnz == 2
-    assert dsstne.netcdf.datasets(tmp_path / "gl.nc")[0].entries == 1
-
-
-@pytest.mark.parametrize("width", [1, 127, 128, 129])
-def test_columns_are_rounded_up_and_come_back(tmp_path, width):
-    dsstne.netcdf.write(tmp_path / "gl.nc", {"x": np.ones((2, width))})
-    with netCDF4.Dataset(tmp_path / "gl.nc") as file:
-        assert file.width0 % 128 == 0
-        assert file.width0 - width < 128
-    assert dsstne.netcdf.read(tmp_path / "gl.nc").matrix.shape == (2, width)
-
-
-BAD_CALLS = {
-    "no mapping": ({"matrices": ROWS}, "matrices must be a mapping"),
-    "none": ({"matrices": {}}, "matrices must be a mapping"),
-    "name": ({"matrices": {3: ROWS}}, "the name of a data set must be a str"),
-    "empty name": ({"matrices": {"": ROWS}}, "the name of a data set is ''"),
-    "no matrix": ({"matrices": {"x": "rows"}}, "the matrix 'x'"),
-    "no entries": ({"matrices": {"x": np.zeros((2, 3))}}, "the matrix 'x' has no entries"),
-    "not finite": ({"matrices": {"x": np.full((2, 3), np.nan)}}, "the matrix 'x', row 0, column 0: nan is not finite"),
-    "boolean": ({"boolean": "yes"}, "boolean must be True or False"),
-    "weights": ({"sample_weight": {"x": [1, 2]}}, r"sample_weight of 'x' is an array \(2,\) of int64; expected 3"),
-    "weights of nobody": ({"sample_weight": {"y": [1]}}, r"sample_weight must be a mapping with names among \['x'\]"),
-    "items": ({"items": {"x": ["a"]}}, "items of 'x': 1 names were given for 8"),
-    "items of nobody": ({"items": ["a"]}, r"items must be a mapping with names among \['x'\]"),
-    "rows": ({"rows": ["a", "b\0", "c"]}, "rows: a name has a NUL character"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_CALLS)
-def test_bad_arguments_of_write(tmp_path, case):
-    arguments, message = BAD_CALLS[case]
-    with pytest.raises(dsstne.DsstneError, match=message):
-        dsstne.netcdf.write(tmp_path / "gl.nc", **({"matrices": {"x": ROWS}} | arguments))
-    assert list(tmp_path.iterdir()) == []
 
 
 # ---- files that are not right ----
@@ -381,6 +330,16 @@ def test_a_bad_file_is_refused_with_its_name_and_the_place(tmp_path, case):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("made", [sparse_set, dense_set])
+def test_values_that_are_not_finite_and_need_more_memory_than_there_is(tmp_path, monkeypatch, made):
+    name = "data" if made is dense_set else "sparseData"
+    data = made(INDEXED)
+    path = write(tmp_path / "data.nc", changed(data, name, values=[np.nan, *data[2][name][2][1:]]))
+    monkeypatch.setattr("os.sysconf", lambda _: 1)
+    with pytest.raises(dsstne.OutOfMemoryError, match=r"'gl' needs .* bytes with a copy for each row"):
+        dsstne.netcdf.read(path)
+
+
 def test_a_size_that_the_file_has_no_room_for_is_refused_before_it_is_read(tmp_path):
     """2^40 numbers that were never written take no place in a file."""
     h5netcdf = pytest.importorskip("h5netcdf")
@@ -453,3 +412,57 @@ def test_other_files(tmp_path, model):
             call(tmp_path / "pipe")
         with pytest.raises(dsstne.InvalidArgumentError, match="path must be a str or a path"):
             call(3)
+
+
+def foreign(file, name, other):
+    """Ways in which a variable of a file refers to what is in another file; each replaces the variable by one."""
+    h5py = pytest.importorskip("h5py")
+    kind, shape = file[name].dtype, file[name].shape
+    del file[name]
+
+    def external():
+        file.create_dataset(name, shape, kind, external=[(other, 0, h5py.h5f.UNLIMITED)])
+
+    def virtual():
+        layout = h5py.VirtualLayout(shape, kind)
+        layout[:] = h5py.VirtualSource(other, name, shape, kind)
+        file.create_virtual_dataset(name, layout)
+
+    def linked():
+        file[name] = h5py.ExternalLink(other, "/" + name)
+
+    def soft():
+        file["elsewhere"] = h5py.ExternalLink(other, "/")
+        file[name] = h5py.SoftLink("/elsewhere/" + name)
+
+    return {"external": external, "virtual": virtual, "link": linked, "soft link": soft}
+
+
+NAMES, WAYS = ["sparseIndex0", "examplesDim0", "dataWeight0", "indToFeature0"], ["virtual", "link", "soft link"]
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [("external", name) for name in NAMES[:-1]] + [(way, name) for way in WAYS for name in NAMES],
+)
+def test_a_file_that_refers_to_another_is_refused(tmp_path, way, name):
+    h5py = pytest.importorskip("h5py")
+    paths = tmp_path / "gl.nc", tmp_path / "other.nc"
+    for path in paths:
+        dsstne.netcdf.write(path, {"x": ROWS}, items={"x": list("abcdefgh")}, sample_weight={"x": [1, 2, 3]})
+    with h5py.File(paths[0], "r+") as file:
+        foreign(file, name, str(paths[1]))[way]()
+    with pytest.raises(dsstne.CorruptFileError, match=rf"gl\.nc: {name} is a link or refers to other files"):
+        dsstne.netcdf.read(paths[0])
+
+
+def test_a_network_that_refers_to_another_file_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    layers = [{"name": "in", "kind": "input", "size": 4}, {"name": "out", "kind": "output", "size": 4}]
+    paths = tmp_path / "net.nc", tmp_path / "other.nc"
+    for path in paths:
+        dsstne.Model({"layers": layers, "loss": "sigmoid"}).save(path)
+    with h5py.File(paths[0], "r+") as file:
+        foreign(file, "weight0_weights", str(paths[1]))["virtual"]()
+    with pytest.raises(dsstne.CorruptFileError, match=r"net\.nc: weight0_weights is a link or refers to other files"):
+        dsstne.load(paths[0])

@@ -91,6 +91,7 @@ def test_everything_that_training_needs_is_read(tmp_path):
     assert loss.items() <= network["loss"][0].items()
     assert json.loads(model.attributes["netcdf"]) == {
         "kind": "AutoEncoder",
+        "loss": "ScaledMarginalCrossEntropy",
         "shuffle": False,
         "schedule": {"kind": "inverse", "rate": 0.01},
         "datasets": {"Input": "gl_input"},
@@ -213,6 +214,8 @@ def test_large_weights_pass_in_blocks(tmp_path, monkeypatch):
     [
         ("sigmoid", {"one_scale": 3}, {}),
         ("softmax", {"normalize_rows": True}, {}),
+        ("softmax", {"normalize_rows": True, "one_target": 0.05}, {}),
+        ("softmax", {"normalize_rows": True, "one_scale": 2}, {}),
         ("scaled_marginal", {"one_target": 1, "zero_target": 0, "one_scale": 30}, {}),
         ("squared", {}, {"activation": "linear"}),
         ("absolute", {"zero_scale": 0.5}, {"activation": "tanh"}),
@@ -244,6 +247,47 @@ def test_names_of_items_keep_their_kind(tmp_path, names):
         assert list(file["itemNames"][:]) == list(map(str, names))
 
 
+def test_sizes_cut_the_names(tmp_path):
+    model = every_kind("sigmoid", {})
+    model.items = list(range(200))
+    path = tmp_path / "net.nc"
+    model.save(path)
+    assert list(dsstne.load(path, sizes={"Out": 150}).items) == list(range(150))
+    assert list(dsstne.load(path, sizes={"In": 150}).items) == list(range(200))
+    with pytest.raises(dsstne.InvalidArgumentError, match=r"net\.nc: sizes\['Out'\] is 201, but .* names of 200 items"):
+        dsstne.load(path, sizes={"Out": 201})
+    with netCDF4.Dataset(path, "a") as file:
+        file.layer5_columns = 199
+    with pytest.raises(dsstne.CorruptFileError, match="itemNames has 200 elements; the layer 'Out' needs 199"):
+        dsstne.load(path)
+
+
+@pytest.mark.parametrize(
+    ("locked", "bits"),
+    [
+        (["h1.weight"], [1, 0, 0]),
+        (["h1"], [1, 0, 0]),
+        (["h1.bias", "h1.weight"], [1, 0, 0]),
+        (["h2", "out.bias"], [0, 1, 1]),
+        (["out"], [1, 0, 1]),
+    ],
+)
+def test_locked_weights_are_written_and_come_back(tmp_path, locked, bits):
+    layers = [
+        {"name": "in", "kind": "input", "size": 4},
+        {"name": "h1", "kind": "hidden", "size": 3},
+        {"name": "h2", "kind": "hidden", "size": 3},
+        {"name": "out", "kind": "output", "size": 4, "shared": {"weight": "h1.weight"}},
+    ]
+    model = dsstne.Model({"layers": layers, "loss": "sigmoid"})
+    model.attributes["netcdf"] = json.dumps({"locked": locked})
+    for name in ("net.nc", "again.nc"):
+        model.save(tmp_path / name)
+        with netCDF4.Dataset(tmp_path / name) as file:
+            assert [file.getncattr(f"weight{n}_bLocked") for n in range(3)] == bits
+        model = dsstne.load(tmp_path / name)
+
+
 def test_what_a_model_does_not_hold_is_written_back(tmp_path):
     file = autoencoder(decay=f4(0.25), ShuffleIndices=u4(0), kind=u4(1))
     file.weights[1]["bLocked"] = u4(1)
@@ -254,8 +298,48 @@ def test_what_a_model_does_not_hold_is_written_back(tmp_path):
         assert (again.layer0_dataSet, again.layer2_dataSet) == ("gl_input", "gl_output")
 
 
-def test_a_file_of_dsstne_comes_back_as_it_was(tmp_path):
-    file = autoencoder()
+@pytest.mark.parametrize("make", ["fit with a path", "fit", "Model"])
+def test_what_a_definition_says_about_training_and_data_is_written(tmp_path, make):
+    layers = [
+        {"Name": "Input", "N": 5, "DataSet": "gl_input", "Sparse": True},
+        {"Name": "Hidden", "N": 3},
+        {"Name": "Output", "N": 5, "DataSet": "gl_output"},
+    ]
+    definition = {"ShuffleIndices": False, "Decay": 0.25, "Layers": layers}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(definition))
+    network = dsstne.Network.from_dsstne(definition)
+    if make == "Model":
+        model = dsstne.Model(network)
+    else:
+        network = path if make == "fit with a path" else network
+        model = dsstne.fit(np.eye(5), network=network, epochs=1, progress=False)
+    model.save(tmp_path / "model.dsstne")
+    dsstne.load(tmp_path / "model.dsstne").copy().save(tmp_path / "net.nc")
+    with netCDF4.Dataset(tmp_path / "net.nc") as file:
+        assert (file.decay, file.ShuffleIndices) == (0.25, 0)
+        assert (file.layer0_dataSet, file.layer2_dataSet) == ("gl_input", "gl_output")
+
+
+def test_a_definition_of_dsstne_itself_adds_no_attribute():
+    definition = every_kind("sigmoid", {}).network
+    assert dsstne.Model(dsstne.Network(definition)).attributes == dsstne.Model(definition).attributes == {}
+
+
+SOFTMAX, MARGINS = 7, {"SMCE_zeroTarget": f4(0), "SMCE_oneTarget": f4(0.25), "SMCE_oneScale": f4(3)}
+
+
+@pytest.mark.parametrize(
+    ("loss", "activation", "margins"),
+    [
+        *[(0, 3, {}), (1, 2, {}), (2, 0, {}), (2, SOFTMAX, {}), (5, 3, {}), (6, 3, {})],
+        *[(3, 0, {}), (3, SOFTMAX, MARGINS), (3, SOFTMAX, {"SMCE_zeroTarget": f4(0), "SMCE_oneTarget": f4(1)})],
+        *[(4, 0, {"SMCE_zeroScale": f4(0.5)}), (4, SOFTMAX, MARGINS)],
+    ],
+)
+def test_a_file_of_dsstne_comes_back_as_it_was(tmp_path, loss, activation, margins):
+    file = autoencoder(errorFunction=u4(loss), **margins)
+    file.layers[2]["activation"] = u4(activation)
     dsstne.load(file.write(tmp_path / "net.nc")).save(tmp_path / "again.nc")
     with netCDF4.Dataset(tmp_path / "again.nc") as again:
         own = {name: again.getncattr(name) for name in again.ncattrs()}
