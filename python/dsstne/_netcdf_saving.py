@@ -208,7 +208,6 @@ def _fill(sink: Sink, fill: Callable[[Writer], None]) -> None:
     import h5netcdf
 
     done = threading.Event()  # an interrupted join() of Python 3.11 can take a thread that runs for one that has ended
-
     claim = threading.Lock()  # whose holder decides whether the thread writes
 
     def work() -> None:

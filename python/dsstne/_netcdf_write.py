@@ -117,12 +117,11 @@ def _kept(model: Model) -> dict[str, Any]:
     where = f"attributes[{ATTRIBUTE!r}]"
     try:
         given = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{where} is not JSON: {error}") from None
     if not isinstance(given, dict) or not set(given) <= set(kept):
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; expected an object with keys among {list(kept)}")
     kept |= given
-    schedule = kept["schedule"] or {"rate": 0.0}
     is_right = (
         isinstance(kept["kind"], str) and isinstance(kept["shuffle"], bool) and isinstance(kept["datasets"], dict)
     )
@@ -134,9 +133,15 @@ def _kept(model: Model) -> dict[str, Any]:
         _options.text_argument(_checks.text(name, what), what)
     for name in kept["locked"]:
         _checks.text(name, f"{where}: a name in locked")
-    if not isinstance(schedule, dict) or not _checks.is_number(schedule.get("rate")):
-        raise InvalidArgumentError(f"{where}: schedule is {_checks.shown(schedule)}; it needs a rate")
-    return kept | {"decay": float(schedule["rate"])}
+    schedule = kept["schedule"] or {"kind": "inverse"}
+    is_decay = isinstance(schedule, dict) and set(schedule) <= {"kind", "rate"} and schedule.get("kind") == "inverse"
+    rate: Any = schedule.get("rate", 0) if is_decay else None
+    if not _checks.is_number(rate) or not 0 <= rate <= float(np.finfo(np.float32).max):
+        raise InvalidArgumentError(
+            f'{where}: schedule is {_checks.shown(schedule)}; DSSTNE has only {{"kind": "inverse", "rate": ...}}, with '
+            "a rate of at least 0 that is finite in float32"
+        )
+    return kept | {"decay": float(rate)}
 
 
 def _fused(layers: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:

@@ -89,7 +89,8 @@ def read(
     A data set of single entries becomes a sparse matrix, one of whole rows an array. Values are those that DSSTNE
     computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. If examples
     share stored rows (DSSTNE's attribute "indexed"), they become a :class:`dsstne.Dataset` with an index, which copies
-    none; ``matrix[:]`` is a copy of each.
+    none; ``matrix[:]`` is a copy of each. A Dataset refuses values that are not finite, so they become a matrix with a
+    copy for each example.
 
     Args:
         path: A data file of DSSTNE.
@@ -106,7 +107,7 @@ def read(
             entry is in a column beyond ``columns``.
         CorruptFileError: The file is damaged; the message names the data set, the variable and the place.
         UnsupportedError: The file is in a classic NetCDF format, or has a type that DSSTNE cannot read either.
-        OutOfMemoryError: Rows that overlap in the file do not fit into memory one by one.
+        OutOfMemoryError: Rows that overlap in the file, or that examples share, do not fit into memory one by one.
         ImportError: The packages are not installed.
 
     Example:

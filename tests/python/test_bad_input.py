@@ -376,3 +376,12 @@ def test_a_value_of_several_lines_is_one_line_of_a_message(X):
     with pytest.raises(dsstne.InvalidArgumentError) as raised:
         dsstne.fit(X, hidden=np.eye(9), epochs=0)
     assert "\n" not in str(raised.value)
+
+
+def test_an_output_of_inputs_alone_that_overflows_is_an_error():
+    layers = [{"name": "in", "kind": "input", "size": 2}, {"name": "out", "kind": "output", "size": 2}]
+    model = dsstne.Model({"layers": layers, "loss": "squared"})
+    model.set_tensor("out.weight", np.full((2, 2), 3e38, np.float32))
+    X = scipy.sparse.csr_array(np.array([[3e38, 1], [1, 1]], np.float32))
+    with dsstne.Trainer(model, X, devices="cpu") as trainer, pytest.raises(dsstne.NotFiniteError, match='"?out"?'):
+        trainer.run(epochs=1)

@@ -90,7 +90,12 @@ def test_other_models_are_refused(tmp_path):
         ('{"locked": ["h2.scale"]}', "locked names 'h2.scale', which a file of DSSTNE cannot lock"),
         ('{"locked": ["h2.bias"]}', "locked names 'h2.bias', which a file of DSSTNE cannot lock"),
         ('{"locked": ["In"]}', "locked names 'In', which a file of DSSTNE cannot lock"),
-        ('{"schedule": {"kind": "cosine"}}', "it needs a rate"),
+        ('{"schedule": {"kind": "cosine", "rate": 1}}', 'schedule is .*cosine.*; DSSTNE has only {"kind": "inverse"'),
+        ('{"schedule": {"kind": "inverse", "rate": 1e39}}', "a rate of at least 0 that is finite in float32"),
+        ('{"schedule": {"kind": "inverse", "rate": NaN}}', "a rate of at least 0 that is finite in float32"),
+        ('{"schedule": {"kind": "inverse", "rate": "fast"}}', "a rate of at least 0 that is finite in float32"),
+        ('{"schedule": [1]}', r"schedule is \[1\]; DSSTNE has only"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_damaged_attribute_is_named(tmp_path, kept, message):

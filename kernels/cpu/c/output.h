@@ -165,7 +165,7 @@ static int tile_delta(layer_t *o, const layout_t *l, int64_t first, int64_t n, f
     double bound = size[t] * most;
     if (o->temperature != 0 && mine[l->inverse + t] > 1) bound *= (double)mine[l->inverse + t];
     if (!(bound < 3e38)) {
-      fail(&o->failure, FAIL_GRADIENT, o->source[0].weight.id, first + t);
+      fail(&o->failure, FAIL_GRADIENT, o->sources ? o->source[0].weight.id : -1, first + t);
       return 0;
     }
   }
