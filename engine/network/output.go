@@ -297,7 +297,8 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	b.Add(kernels.OutputStep{Output: op})
 }
 
-// countTargets has only those targets count that are below the limit of a soft-max. Each rank finds those of its items.
+// countTargets adds the operation that finds the targets below the limit of a soft-max. Each rank finds those of its
+// items; the sums of a row are those of all ranks.
 func (b *builder) countTargets(op *kernels.Output, loss kernels.Loss) {
 	made := &kernels.MarginalTargets{
 		Output: op, Entries: b.Entries(op.Target), NormalizeRows: loss.NormalizeRows, OneScale: loss.OneScale,

@@ -29,7 +29,9 @@ func TestAVectorThatIsARowHasTheNeighboursOfThatRow(t *testing.T) {
 			vectors = append(vectors, w.Float32()[q*16:q*16+16]...)
 		}
 		for _, measure := range []predict.Measure{predict.Dot, predict.Cosine} {
-			for range 4 { // the later ones with weights in low precision
+			var first []int32 // without weights in low precision, which the later ones have
+			var firstScores []float32
+			for range 4 {
 				o := predict.NeighborOptions{Measure: measure, IncludeSelf: true}
 				ids, values := make([]int32, 5*7), make([]float32, 5*7)
 				some := predict.Filter{Items: []int32{3, 5}, Deny: true}
@@ -38,6 +40,11 @@ func TestAVectorThatIsARowHasTheNeighboursOfThatRow(t *testing.T) {
 				require.NoError(t, p.Search("", vectors, 16, some, measure, 7, found, scores))
 				require.Equal(t, ids, found)
 				require.Equal(t, values, scores)
+				if first == nil {
+					first, firstScores = ids, values
+				}
+				require.Equal(t, first, ids)
+				require.Equal(t, firstScores, values)
 			}
 		}
 		require.NoError(t, p.Close())

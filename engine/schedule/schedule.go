@@ -41,7 +41,7 @@ func Read(parent *strictjson.Object, key string) Schedule {
 		s.minimum = o.Float("minimum", 0, strictjson.Between(0, 1))
 	case "step":
 		if o.Has("epochs") {
-			o.Refuse("steps", "is given, and epochs are, too; a drop comes after so many steps or after so many epochs")
+			o.Refuse("steps", "is given together with epochs; give only one of them, the length between two drops")
 			s.epochs = o.Int("epochs", 1, strictjson.AtLeast(1))
 		} else {
 			o.Require("steps")
@@ -59,7 +59,7 @@ func Read(parent *strictjson.Object, key string) Schedule {
 	return s
 }
 
-// At is the factor of step n, counted from 1, in a training with so many steps in an epoch, at least one.
+// At is the factor of step n, counted from 1. An epoch of the training has stepsPerEpoch steps, at least one.
 func (s Schedule) At(n, stepsPerEpoch int64) float64 {
 	if n <= s.warmup {
 		return float64(n) / float64(s.warmup)

@@ -57,3 +57,16 @@ func TestAWordIsNotASchedule(t *testing.T) {
 	require.EqualError(t, o.Done(),
 		`options: schedule is a string; it must be an object such as {"kind": "cosine", "steps": 1000}`)
 }
+
+func TestAStepScheduleHasStepsOrEpochs(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"kind": "step", "steps": 3, "epochs": 2}`:   "steps is given together with epochs",
+		`{"kind": "step"}`:                            "steps is missing",
+		`{"kind": "linear", "steps": 3, "epochs": 2}`: "epochs has no meaning",
+	} {
+		o, err := strictjson.Parse([]byte(`{"schedule": `+text+`}`), "options")
+		require.NoError(t, err)
+		Read(o, "schedule")
+		require.ErrorContains(t, o.Done(), want)
+	}
+}

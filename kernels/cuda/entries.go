@@ -100,7 +100,8 @@ type byItemArgs struct {
 	slot, launch                       int32
 }
 
-// entriesByItem puts numbers of up to so many entries into the order by item.
+// entriesByItem brings numbers, one for each stored entry of a batch, into the order by item; entries is the most that
+// there may be.
 func (d *device) entriesByItem(entries int64, a *byItemArgs) {
 	a.step, a.launch = d.step.at, d.next(site{})
 	warps := min(max(1, entries), 64*int64(d.hardware.Multiprocessors))
