@@ -320,9 +320,9 @@ func unchanged(w *kernels.Weights) *kernels.Weights {
 	return &kernels.Weights{Name: w.Name, Rows: w.Rows, Columns: w.Columns, Value: w.Value, Locked: true}
 }
 
-// updateCapped caps the gradient that the OutputStep has left of all logits, and goes back by it as a hidden layer does:
-// to the bias, the weights and the hidden layers before. Each rank has the gradient of its items until all have all, and
-// goes on with its own.
+// updateCapped caps the gradient that the OutputStep has left of all logits, and goes back by it as a hidden layer
+// does: to the bias, the weights and the hidden layers before. Each rank has the gradient of its items until all have
+// all, and goes on with its own.
 func (k *outputLayer) updateCapped(b *builder, i int) {
 	l, shard, dz := &b.net.Layers[i], b.Shard(i), b.values[i].gradient
 	if b.Sharded() {
