@@ -25,12 +25,15 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, description: str) -> None:
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
+        self._lists: set[str] = set()  # flags that take several values
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
-        """Adds a flag, as ``add_argument`` does."""
+        """Adds a flag, as ``add_argument`` does; the action "append" takes all values up to the next flag."""
         action = self.add_argument(*names, **options)
         self._flags.update(dict.fromkeys(names, action.nargs != 0))
+        if options.get("action") == "append":
+            self._lists.update(names)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
@@ -40,7 +43,11 @@ class Parser(argparse.ArgumentParser):
         """Joins each flag with its value, which may therefore begin with a dash."""
         given = set()
         rest = iter(arguments)
+        several = None  # the flag whose list of values goes on
         for argument in rest:
+            if several is not None and not argument.startswith("-"):
+                yield f"{several}={argument}"
+                continue
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
                 name, is_joined = argument, ""
@@ -54,6 +61,7 @@ class Parser(argparse.ArgumentParser):
                 if following is None or following in self._flags:
                     self.error(f"{name} needs a value" + (f", but {following} follows" if following else ""))
                 value, is_joined = following or "", "="
+            several = name if name in self._lists else None
             yield name + is_joined + value if is_joined else name
 
     def _unknown(self, argument: str) -> str:
@@ -91,6 +99,14 @@ def reading(parser: Parser) -> None:
 
 
 # ---- types of values ----
+
+
+def character(text: str) -> str:
+    r"""Reads one character; ``\t`` stands for a TAB."""
+    text = "\t" if text == "\\t" else text
+    if len(text) != 1 or text in "\r\n\0":
+        raise argparse.ArgumentTypeError(f"expected one character, or \\t for a TAB, got {text!r}")
+    return text
 
 
 def path(text: str) -> str:
