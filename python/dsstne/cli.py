@@ -18,6 +18,7 @@ __all__ = ["main"]
 # The commands of DSSTNE: their modules in dsstne._commands, and what they do.
 _COMMANDS = {
     "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
+    "install-commands": ("install", "write scripts with the names of DSSTNE's programs"),
     "knn": ("knn", "write the nearest vectors of a collection for each vector of a text"),
     "predict": ("predict", "write the best items of each sample, or the values of a layer"),
     "train": ("train", "train a network on data files"),

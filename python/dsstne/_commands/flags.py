@@ -26,6 +26,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
         self._lists: set[str] = set()  # flags that take several values
+        self._places = 0  # number of the values without a flag
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
@@ -34,6 +35,11 @@ class Parser(argparse.ArgumentParser):
         self._flags.update(dict.fromkeys(names, action.nargs != 0))
         if options.get("action") == "append":
             self._lists.update(names)
+
+    def argument(self, name: str, **options: Any) -> None:
+        """Adds a value without a flag, as ``add_argument`` does."""
+        self.add_argument(name, **options)
+        self._places += 1
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
@@ -44,9 +50,14 @@ class Parser(argparse.ArgumentParser):
         given = set()
         rest = iter(arguments)
         several = None  # the flag whose list of values goes on
+        places = self._places
         for argument in rest:
             if several is not None and not argument.startswith("-"):
                 yield f"{several}={argument}"
+                continue
+            if places and not argument.startswith("-"):
+                places -= 1
+                yield argument
                 continue
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
