@@ -97,7 +97,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def computing(parser: Parser) -> None:
     """Adds the flags of commands that compute."""
-    parser.flag("--devices", type=devices, default="auto", help="such as cpu, cuda:0 or cuda:0,cuda:1 (default: auto)")
+    parser.flag("--devices", type=devices, help="such as cpu, cuda:0 or cuda:0,cuda:1 (default: auto)")
     reading(parser)
 
 
