@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import tempfile
@@ -75,14 +74,8 @@ def _lenient(given: Namespace) -> Namespace:
 
 def _with_values(path: str, folder: Path) -> str:
     """Copies a text, or the texts of a folder, and writes the value 0 where a feature has none."""
-    files = [Path(path)]
-    if files[0].is_dir():
-        files = sorted((one for one in files[0].iterdir() if not one.name.startswith(".")), key=os.fsencode)
-    for number, name in enumerate(files):
-        with name.open("rb") as begin:
-            is_compressed = begin.read(2) == b"\x1f\x8b"
-        opened: Any = gzip.open if is_compressed else open
-        with opened(name, "rb") as text, (folder / f"{number:012}").open("wb") as copy:
+    for number, name in enumerate(sources.files_of(path)):
+        with sources.opened(name) as text, (folder / f"{number:012}").open("wb") as copy:
             copy.writelines(_BARE.sub(rb"\1,0", line) for line in text)
     return os.fspath(folder)
 

@@ -25,12 +25,21 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, description: str) -> None:
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
+        self._lists: set[str] = set()  # flags that take several values
+        self._places = 0  # number of the values without a flag
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
-        """Adds a flag, as ``add_argument`` does."""
+        """Adds a flag, as ``add_argument`` does; the action "append" takes all values up to the next flag."""
         action = self.add_argument(*names, **options)
         self._flags.update(dict.fromkeys(names, action.nargs != 0))
+        if options.get("action") == "append":
+            self._lists.update(names)
+
+    def argument(self, name: str, **options: Any) -> None:
+        """Adds a value without a flag, as ``add_argument`` does."""
+        self.add_argument(name, **options)
+        self._places += 1
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
@@ -40,7 +49,16 @@ class Parser(argparse.ArgumentParser):
         """Joins each flag with its value, which may therefore begin with a dash."""
         given = set()
         rest = iter(arguments)
+        several = None  # the flag whose list of values goes on
+        places = self._places
         for argument in rest:
+            if several is not None and not argument.startswith("-"):
+                yield f"{several}={argument}"
+                continue
+            if places and not argument.startswith("-"):
+                places -= 1
+                yield argument
+                continue
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
                 name, is_joined = argument, ""
@@ -54,6 +72,7 @@ class Parser(argparse.ArgumentParser):
                 if following is None or following in self._flags:
                     self.error(f"{name} needs a value" + (f", but {following} follows" if following else ""))
                 value, is_joined = following or "", "="
+            several = name if name in self._lists else None
             yield name + is_joined + value if is_joined else name
 
     def _unknown(self, argument: str) -> str:
@@ -78,7 +97,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def computing(parser: Parser) -> None:
     """Adds the flags of commands that compute."""
-    parser.flag("--devices", type=devices, default="auto", help="such as cpu, cuda:0 or cuda:0,cuda:1 (default: auto)")
+    parser.flag("--devices", type=devices, help="such as cpu, cuda:0 or cuda:0,cuda:1 (default: auto)")
     reading(parser)
 
 
@@ -91,6 +110,14 @@ def reading(parser: Parser) -> None:
 
 
 # ---- types of values ----
+
+
+def character(text: str) -> str:
+    r"""Reads one character; ``\t`` stands for a TAB."""
+    text = "\t" if text == "\\t" else text
+    if len(text) != 1 or text in "\r\n\0":
+        raise argparse.ArgumentTypeError(f"expected one character, or \\t for a TAB, got {text!r}")
+    return text
 
 
 def path(text: str) -> str:

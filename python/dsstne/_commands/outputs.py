@@ -73,6 +73,12 @@ def beside(path: str) -> Iterator[str]:
         name.unlink(missing_ok=True)
 
 
+def _target(path: str) -> str | int:
+    """Returns what to open: of the standard streams a copy, which shares the place in a file with its other writers."""
+    number = {"/dev/stdout": 1, "/dev/stderr": 2}.get(os.path.abspath(path))  # noqa: PTH100 - a Path would follow links
+    return path if number is None else os.dup(number)
+
+
 @contextlib.contextmanager
 def lines(path: str) -> Iterator[IO[str]]:
     """Opens a text for writing; a pipe or device is written at once, a file when it is complete.
@@ -82,7 +88,7 @@ def lines(path: str) -> Iterator[IO[str]]:
     """
     try:
         if not _is_regular(path):
-            with open(path, "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+            with open(_target(path), "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
                 yield file
             return
         with beside(path) as name:

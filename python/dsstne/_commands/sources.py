@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gzip
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+import zlib
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import scipy.sparse
 
@@ -14,7 +17,7 @@ from dsstne.errors import InputOutputError, InvalidArgumentError, InvalidDataErr
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # What is wrong with a line of each kind of dataset.info["text"]["malformed"].
 _MALFORMED = {
@@ -172,16 +175,57 @@ def check_rows(left: str, ours: Source, right: str, theirs: Source) -> None:
                 raise InvalidDataError(f"row {row} is {one!r} in {left} and {other!r} in {right}; {remedy}")
 
 
+def files_of(path: str) -> list[str]:
+    """Returns a file, or those of a folder in the order of their names' bytes; hidden ones are left out."""
+    if not os.path.isdir(path):  # noqa: PTH112 - a Path would change "./x"
+        return [path]
+    names = sorted((name for name in os.listdir(path) if not name.startswith(".")), key=os.fsencode)  # noqa: PTH208
+    return [os.path.join(path, name) for name in names]  # noqa: PTH118
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """Opens a text, which may be compressed with gzip.
+
+    Raises:
+        InputOutputError: It cannot be opened.
+        InvalidDataError: The compressed data are damaged.
+    """
+    try:
+        file = open(path, "rb")  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise InputOutputError(f"{path}: {error.strerror}", error.errno or 0, path) from None
+    with file:
+        if file.peek(2)[:2] != b"\x1f\x8b":
+            yield file
+            return
+        try:
+            with gzip.open(file) as text:
+                yield cast("IO[bytes]", text)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InvalidDataError(f"{path}: the data that gzip has compressed are damaged: {error}") from None
+
+
+def skipped_lines(malformed: dict[str, Any], words: Mapping[str, str]) -> str:
+    """Says how many malformed lines were skipped, and where the first of each kind is.
+
+    Args:
+        malformed: Of each kind the number of lines and the first place, as in dataset.info["text"]["malformed"].
+        words: What is wrong with a line of each kind.
+    """
+    kinds = [
+        f"{one['lines']:,} with {words.get(kind, kind)} (first: {one['first']['file']}, line "
+        f"{one['first']['line']:,}, column {one['first']['column']:,})"
+        for kind, one in malformed.items()
+    ]
+    return f"skipped {counted(sum(kind['lines'] for kind in malformed.values()), 'malformed line')}: {', '.join(kinds)}"
+
+
 def _findings(path: str, text: dict[str, Any]) -> str:
     """Says what was left out of a text, and where the first malformed line of each kind is; "" if nothing was."""
     parts = []
-    if skipped := sum(kind["lines"] for kind in text["malformed"].values()):
-        kinds = [
-            f"{one['lines']:,} with {_MALFORMED.get(kind, kind)} (first: {one['first']['file']}, line "
-            f"{one['first']['line']:,}, column {one['first']['column']:,})"
-            for kind, one in text["malformed"].items()
-        ]
-        parts.append(f"skipped {counted(skipped, 'malformed line')}: {', '.join(kinds)}")
+    if any(kind["lines"] for kind in text["malformed"].values()):
+        parts.append(skipped_lines(text["malformed"], _MALFORMED))
     if text["repeated_samples"]:
         parts.append(f"{counted(text['repeated_samples'], 'sample')} repeated, of which the last line counts")
     if text["unknown_features"]:
