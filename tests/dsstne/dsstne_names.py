@@ -111,7 +111,7 @@ CDL_KEYS = {
     **shown("tests/python/test_model.py::test_recommend_equals_sorting_all_scores", "PredictionParameters"),
 }
 
-# ---- flags of DSSTNE's commands ----
+# ---- flags of DSSTNE's commands; which of them it lacks, the tables say ----
 
 FLAGS = {
     "generateNetCDF": {
@@ -142,16 +142,6 @@ FLAGS = {
         **absent("results are arrays, which the user writes", "--output-keys-only"),
         **absent("a search has no lines to report on", "--report-interval"),
     },
-}
-
-# Flags of these commands that DSSTNE does not have.
-OWN_FLAGS = {
-    "generateNetCDF": {"--malformed", "--threads", "--memory-limit"},
-    "train": {
-        *("--optimizer", "--seed", "--precision", "--checkpoint", "--resume", "--overwrite", "--dry-run", "-t"),
-        *("--features", "--samples", "--malformed", "--threads", "--memory-limit", "--devices"),
-    },
-    "predict": {"--filter-values", "-t", "--malformed", "--threads", "--memory-limit", "--devices"},
 }
 
 # ---- what files hold; <n> and <j> are numbers ----

@@ -83,14 +83,10 @@ def test_defects_and_unfinished_parts_are_those_of_the_list():
 
 
 @pytest.mark.parametrize("command", names.FLAGS)
-def test_a_table_of_flags_has_those_of_the_list_and_of_the_command(command):
+def test_a_table_has_the_flags_of_the_list(command):
     headings = {"KnnSearch": ("Nearest neighbours", "knn")}.get(command, (command,))
-    found = [name for heading in headings for name in named("flag", heading)]
-    common, own = named("flag", "Commands"), names.OWN_FLAGS.get(command, set())
-    assert set(names.FLAGS[command]) - set(found) == set()
-    assert own - {*found, *common} == set()
-    if command in names.OWN_FLAGS:
-        assert set(found) - set(names.FLAGS[command]) - own == set()
+    found = {name for heading in headings for name in named("flag", heading)}
+    assert set(names.FLAGS[command]) - found == set()
 
 
 def test_every_test_that_is_named_exists():
@@ -153,7 +149,7 @@ class KnownError(Exception):
 
 
 @pytest.mark.parametrize("command", cli._COMMANDS)
-def test_a_command_has_the_flags_of_the_list(command, monkeypatch):
+def test_a_command_has_the_flags_of_the_list_and_of_the_tables(command, monkeypatch):
     found = set()
 
     def parse(self, arguments):
@@ -165,15 +161,10 @@ def test_a_command_has_the_flags_of_the_list(command, monkeypatch):
     with pytest.raises(KnownError):
         module.parse([])
     found -= {"-h", "--help"}
-    if command in names.OWN_FLAGS:
-        assert found == set(names.FLAGS[command]) | names.OWN_FLAGS[command]
-    else:  # a command that DSSTNE lacks, or has by another name
-        assert found - set(named("flag")) == set()
-
-
-@pytest.mark.skipif("knn" not in cli._COMMANDS, reason="there is no command knn yet")
-def test_the_command_knn_has_the_flags_of_knnsearch():
-    assert set(names.FLAGS["KnnSearch"]) - set(named("flag", "knn")) == set()
+    assert set(names.FLAGS.get({"knn": "KnnSearch"}.get(command, command), ())) - found == set()
+    tables = set(named("flag", command))
+    assert tables - found == set()
+    assert found - tables - set(named("flag", "Commands")) == set()
 
 
 @pytest.mark.skipif(
