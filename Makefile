@@ -104,7 +104,7 @@ test-home: build $(VENV)/home $(EMULATOR_LIBRARIES) emulated-arm-if-any  ## slow
 	@DSSTNE_TEST_ROUNDS=1000 $(pytest) -s -k many_rounds tests/python/test_robustness.py
 	@$(pytest) -m slow tests/python
 	@$(MAKE) --no-print-directory test-arm
-	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000
+	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000 NETCDF_FILES=1500
 	@if $(docs_python); then $(MAKE) --no-print-directory docs; else echo "no make docs: it needs Python 3.11"; fi
 ifneq ($(EMULATOR_LIBRARY),)
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
@@ -199,9 +199,13 @@ FUZZ_INPUTS ?= 3000000
 # Random cases beside NumPy, from the seed ORACLE_SEED on; `make test` tries those from 0 to 299.
 ORACLE_SEED ?= 1000
 ORACLE_CASES ?= 20000
-fuzz-long: build  ## every fuzz target with FUZZ_INPUTS (3000000) inputs each, and ORACLE_CASES (20000) random cases
+# Damaged NetCDF files, of which docs/dsstne-files.md has the results.
+NETCDF_FILES ?= 10000
+fuzz-long: build  ## every fuzz target with FUZZ_INPUTS (3000000) inputs each, ORACLE_CASES (20000) random cases, and NETCDF_FILES (10000) damaged files
 	@echo "== random cases beside NumPy"
 	@$(PY) tests/python/oracle.py $(ORACLE_SEED) $(ORACLE_CASES)
+	@echo "== damaged NetCDF files"
+	@$(PY) tests/python/netcdf_damage.py 0 $(NETCDF_FILES)
 	@$(find_go) && set -e; \
 	for file in $$(grep -rl --include='*_test.go' '^func Fuzz' capi engine internal kernels tests); do \
 	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \

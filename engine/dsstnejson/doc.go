@@ -3,7 +3,7 @@
 // Read reads a definition in DSSTNE's dialect or in that of package network, which it tells apart by their keys. Of
 // DSSTNE's it writes the definition in our dialect, of which network.Parse makes the Network, and keeps what the file
 // says about training and data. A key of DSSTNE either has an effect here or is an error with the name of its layer;
-// docs/dsstne.md lists them.
+// docs/dsstne-keys.md lists them.
 //
 // The files follow the steps. keys.go has the keys, dialect.go tells the dialects apart, read.go reads the file and
 // layer.go a layer, graph.go connects the layers. The tables of what corresponds to what are in activation.go, loss.go

@@ -245,7 +245,7 @@ class Model(Scoring, Shown):
         Args:
             path: The file. A name that ends with ``.nc`` makes it a network file of Amazon's DSSTNE, in NetCDF-4, which
                 has the network, its weights and the names of the items, but neither history nor attributes
-                (docs/dsstne.md).
+                (docs/dsstne-files.md).
 
         Raises:
             InputOutputError: The operating system refused to write; an existing file is unchanged.
@@ -538,7 +538,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None, sizes: Map
     """Reads a model file of :meth:`Model.save` and checks all digests and numbers in it.
 
     It also reads the model of a checkpoint, which has the state of its training, too (:meth:`dsstne.Trainer.resume`),
-    and network files of Amazon's DSSTNE, which are NetCDF-4 (docs/dsstne.md).
+    and network files of Amazon's DSSTNE, which are NetCDF-4 (docs/dsstne-files.md).
 
     Args:
         path: The file. Its content decides what it is.

@@ -1,7 +1,8 @@
 """Files of Amazon's DSSTNE in NetCDF-4: networks and data sets.
 
 They need the packages h5netcdf and h5py: ``pip install dsstne[netcdf]``. :func:`dsstne.load` and
-:meth:`dsstne.Model.save` read and write networks with their weights; docs/dsstne.md describes both kinds of files.
+:meth:`dsstne.Model.save` read and write networks with their weights. docs/dsstne-files.md describes both kinds of
+files.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Network(Shown):
     def from_dsstne(cls, source: Mapping[str, Any] | str | os.PathLike[str]) -> Network:
         """Reads a network file of DSSTNE (``config.json``).
 
-        Every key either has an effect or is an error; docs/dsstne.md lists them.
+        Every key either has an effect or is an error; docs/dsstne-keys.md lists them.
 
         Args:
             source: Path of the file, its text, or its content as a mapping.

@@ -160,7 +160,17 @@ def test_every_name_of_the_api_page_exists():
         assert thing.__doc__
 
 
-RUN = ["faq", "coming-from-lightfm", "coming-from-pytorch", "coming-from-recbole", "dsstne", "index", "search"]
+RUN = [
+    "faq",
+    "coming-from-lightfm",
+    "coming-from-pytorch",
+    "coming-from-recbole",
+    "dsstne",
+    "dsstne-files",
+    "dsstne-functions",
+    "index",
+    "search",
+]
 PEERS = ("optuna", "pandas", "sklearn", "torch")
 LEFT = {"search": ["study.log"]}  # files that the code of a page writes on purpose
 

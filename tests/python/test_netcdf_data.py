@@ -365,25 +365,13 @@ def test_the_same_name_twice(tmp_path):
         dsstne.netcdf.datasets(write(tmp_path / "data.nc", sparse_set(), sparse_set()))
 
 
-def test_truncated_and_damaged_files(tmp_path):
+def test_truncated_files(tmp_path):
     whole = write(tmp_path / "data.nc", sparse_set(INDEXED | WEIGHTED)).read_bytes()
-    bad, random = tmp_path / "bad.nc", np.random.default_rng(3)
+    bad = tmp_path / "bad.nc"
     for share in range(1, 10):
         bad.write_bytes(whole[: len(whole) * share // 10])
         with pytest.raises(dsstne.CorruptFileError, match=r"bad\.nc"):
             dsstne.netcdf.read(bad)
-    told = []
-    for _ in range(60):
-        broken = bytearray(whole)
-        for at in random.integers(8, len(whole), 30):
-            broken[at] = random.integers(256)
-        bad.write_bytes(broken)
-        try:
-            dsstne.netcdf.read(bad)
-        except dsstne.DsstneError as error:
-            told.append(str(error))
-    assert told
-    assert all("bad.nc" in text for text in told)
 
 
 def test_a_data_file_is_not_a_network_and_the_other_way_round(tmp_path):

@@ -102,6 +102,15 @@ def test_everything_that_training_needs_is_read(tmp_path):
     assert other.training == {"shuffle": False, "schedule": {"kind": "inverse", "rate": 0.01}}
 
 
+def test_the_units_of_four_axes_are_one_layer(tmp_path):
+    file = autoencoder()
+    file.layers[1] |= {"Nx": u4(2), "Ny": u4(2), "Nz": u4(2), "Nw": u4(1), "dimensions": u4(3)}
+    file.layers[2] |= {"Nx": u4(64), "Nw": u4(4)}
+    model = dsstne.load(file.write(tmp_path / "net.nc"))
+    assert [layer["size"] for layer in model.network["layers"]] == [256, 8, 256]
+    np.testing.assert_array_equal(model.tensor("Hidden.weight"), file.matrix(0))
+
+
 def test_several_sources_have_one_bias(tmp_path):
     file = File().layer("A", 128, 0).layer("B", 128, 0).layer("H", 4, 1, ["A", "B"], activation=u4(1))
     file.layer("Output", 128, 2, ["H"]).weight("A", "H").weight("B", "H").weight("H", "Output")
