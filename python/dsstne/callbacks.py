@@ -29,7 +29,7 @@ from dsstne.model import fit_state
 
 if TYPE_CHECKING:
     from dsstne.model import Model
-    from dsstne.trainer import Trainer
+    from dsstne.trainer import Progress, Trainer
 
 __all__ = [
     "CSVLogger",
@@ -62,6 +62,7 @@ class Run:
         seconds: Training time so far, with that of a part of an epoch, whose record is replaced.
         steps: Number of steps that are left; None = all those of the epochs.
         unfinished: The record of a part of an epoch that an earlier run has ended in, until it is replaced.
+        unjudged: The record, without metrics, of an epoch that an earlier run has trained and not evaluated.
     """
 
     trainer: Trainer
@@ -71,6 +72,19 @@ class Run:
     seconds: float = 0.0
     steps: int | None = None
     unfinished: Sequence[dict[str, Any]] = ()
+    unjudged: dict[str, Any] | None = None
+
+    def record(self, now: Progress) -> dict[str, Any]:
+        """Returns the record of the epoch, or of the part of one, that the trainer has just done, without metrics."""
+        whole = now.examples == 0
+        return {
+            "epoch": self.before + now.epoch + (0 if whole else now.examples / self.trainer.rows),
+            "step": self.model.step,
+            "loss": now.epoch_loss if whole else now.loss,
+            "seconds": self.seconds + now.seconds,
+            "examples_per_second": now.examples_per_second,
+            "learning_rate": now.learning_rate,
+        }
 
 
 class Callback:
@@ -390,6 +404,7 @@ class Checkpoint(Callback):
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         whole = [record.get("epoch") in range(1, done + 1) for record in model.history]
         run.unfinished = [record for record, kept in zip(model.history, whole, strict=True) if not kept]
+        run.unjudged = before.get("unjudged")
         model.history = History(record for record, kept in zip(model.history, whole, strict=True) if kept)
         state = self._found[1]
         if (state is None) != (early is None):
@@ -409,19 +424,22 @@ class Checkpoint(Callback):
             self._early._resume(best, state, self._name)
 
     def _write(self, model: Model, last: bool = False) -> None:
-        """Writes the file if it is time to; after a whole epoch only when the epoch has been evaluated."""
-        trainer = self._now().trainer
-        now, history = trainer.progress, model.history
-        if now.step == self._written or not (last or (now.examples == 0 and now.epoch % self._every == 0)):
+        """Writes the file if it is time to; the run that goes on from it evaluates an epoch that was not yet."""
+        run = self._now()
+        trainer, history = run.trainer, model.history
+        now = trainer.progress
+        whole = now.examples == 0
+        if now.step in (0, self._written) or not (last or (whole and now.epoch % self._every == 0)):
             return
-        if now.examples == 0 and not (history and history[-1]["epoch"] == now.epoch):
-            return  # Ctrl-C came in between, and the run goes on from the file of before
         early = self._early
         best, state = (None, None) if early is None else (early._copy, early._state())
+        of_run = {**self._known, "early": state}
+        if whole and not (history and history[-1]["epoch"] == now.epoch):  # Ctrl-C came in between
+            of_run["unjudged"] = run.record(now)
         with self._warning():  # of the last file, which was written meanwhile
             trainer.settle()
         with contextlib.nullcontext() if last else self._warning():
-            trainer._save(self._path, self._beside and not last, best, json.dumps({**self._known, "early": state}))
+            trainer._save(self._path, self._beside and not last, best, json.dumps(of_run))
             self._written = now.step
 
     @contextlib.contextmanager
@@ -429,7 +447,7 @@ class Checkpoint(Callback):
         try:
             yield
         except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=10)  # who called fit()
+            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=11)  # who called fit()
 
     def __enter__(self) -> None:
         """Begins the epochs."""
