@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
+import io
 import json
 import math
 import os
+import stat
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -473,7 +475,7 @@ class CSVLogger(Callback):
     """Writes the history to a file of comma-separated values, one line for each epoch, as soon as it is known.
 
     A run that was resumed goes on with the file, without lines of epochs that are trained again; another run replaces
-    the file.
+    the file. The file has whole lines only, also if the process is killed or the disk is full.
 
     Args:
         path: The file.
@@ -512,12 +514,49 @@ class CSVLogger(Callback):
             self._write("w", [dict(zip(self._fields, self._fields, strict=True)), *model.history])
 
     def _write(self, mode: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        text = io.StringIO(newline="")
+        csv.DictWriter(text, self._fields, restval="").writerows(rows)
+        lines = text.getvalue().encode()
+        name = os.fsdecode(self._path)
         try:
-            with open(self._path, mode, newline="", encoding="utf-8") as file:  # noqa: PTH123 - a Path takes no bytes
-                csv.DictWriter(file, self._fields, restval="").writerows(rows)
+            if mode == "a":
+                _add_lines(name, lines)
+            else:
+                _replace_lines(name, lines)
         except OSError as error:
-            text = f"CSVLogger: {os.fsdecode(self._path):.300}: {error.strerror}"
-            raise InputOutputError(text, error.errno or 0, os.fsdecode(self._path)) from None
+            what = f"CSVLogger: {name:.300}: {error.strerror}"
+            raise InputOutputError(what, error.errno or 0, name) from None
+
+
+def _add_lines(name: str, lines: bytes) -> None:
+    """Adds lines to a file, or to a pipe or device; if the disk is full, the file stays as it was."""
+    with open(name, "ab", buffering=0) as file:  # noqa: PTH123 - a Path refuses long names with another error
+        before = os.fstat(file.fileno())
+        try:
+            while lines:
+                lines = lines[file.write(lines) :]
+        except OSError:
+            if stat.S_ISREG(before.st_mode):
+                os.ftruncate(file.fileno(), before.st_size)
+            raise
+
+
+def _replace_lines(name: str, lines: bytes) -> None:
+    """Writes a file anew, which has its old lines until it has all new ones; adds to a pipe or device."""
+    real = os.path.realpath(name)
+    is_stream = name.startswith("/dev/std") or (os.path.exists(name) and not os.path.isfile(name))  # noqa: PTH110, PTH113
+    if is_stream:
+        _add_lines(name, lines)
+        return
+    beside = f"{real}.{os.getpid()}.new"
+    try:
+        with open(beside, "wb") as file:  # noqa: PTH123
+            file.write(lines)
+        os.replace(beside, real)  # noqa: PTH105
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108
+        raise
 
 
 class TensorBoard(Callback):
