@@ -266,6 +266,7 @@ def fit(
             asked = [_checks.several(callback.metrics, "metrics") for callback in called]
             extra = [name for names in asked if names for name in metric_names(names)]
             judge, held_out = _judge(undo, model, inputs, validation, extra, compute)
+            beside = kept is not None and kept._after_epochs and rates is None
             trainer = Trainer(
                 model,
                 inputs.datasets,
@@ -280,7 +281,7 @@ def fit(
                 shuffle=training.get("shuffle", True),
                 parallel=parallel,
                 precision=precision,
-                checkpoints=kept is not None and rates is None,
+                checkpoints=beside,
                 **compute,
             )
             undo.callback(trainer.close)
@@ -294,7 +295,7 @@ def fit(
             if memory_limit is not None or extra:
                 judge(rows=[])  # raises an error now, not after an epoch
             if kept is not None:
-                kept._begin(run, early, rates is None, resume, [data._digest() for data in held_out])
+                kept._begin(run, early, beside, resume, [data._digest() for data in held_out])
             train(run, judge, bar, called)
         return run.model
     except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above

@@ -361,6 +361,9 @@ class Checkpoint(Callback):
         4
     """
 
+    _after_epochs = True  # whether the file is also written while the run goes on
+    _written = -1  # the step of the file
+
     def __init__(self, path: str | os.PathLike[str], every: int = 1) -> None:
         with _options.path_argument(path) as name:
             self._name = os.fsdecode(name)
@@ -384,7 +387,7 @@ class Checkpoint(Callback):
     ) -> None:
         """Goes on from the file, if that is wanted and there is one; held_out are digests of the validation data."""
         self._early, self._beside = early, beside
-        self._written = -1  # the step of the file
+        self._written = -1
         self._found: tuple[Model | None, Mapping[str, Any] | None] = None, None
         schedule = self._given["schedule"]  # which may be None, and that is left out of JSON
         arguments = {"schedule": schedule, **json.loads(_options.to_json(self._given))}

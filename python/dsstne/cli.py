@@ -66,8 +66,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     try:
         with _terminable(ended):
             command.run(given)
-    except KeyboardInterrupt:
-        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        how = f"; {stop}" if str(stop) else ""
+        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}{how}", file=sys.stderr)
         return 128 + (ended[0] if ended else signal.SIGINT)
     except Exception as error:
         if not isinstance(error, _expected()):

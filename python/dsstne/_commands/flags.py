@@ -107,6 +107,14 @@ def name(text: str) -> str:
     return text
 
 
+def names(text: str) -> list[str]:
+    """Reads names that commas separate."""
+    found = text.split(",")
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"expected names with commas between them, got {text!r}")
+    return found
+
+
 def count(text: str) -> int:
     """Reads a whole number above 0."""
     if not re.fullmatch(r"\+?0*[1-9][0-9]{0,17}", text):
