@@ -17,6 +17,7 @@ __all__ = ["main"]
 
 # The commands of DSSTNE: their modules in dsstne._commands, and what they do.
 _COMMANDS = {
+    "encoder": ("encoder", "train, evaluate or check a network as a CDL file says"),
     "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
     "predict": ("predict", "write the best items of each sample, or the values of a layer"),
     "train": ("train", "train a network on data files"),

@@ -120,7 +120,7 @@ def test_malformed_lines_are_counted_last(folder, capsys):
     ],
 )
 def test_flags_of_the_optimizer(arguments, rule, rate):
-    options = train._training(train.parse([*FILES[1:], "-n", "gl.nc", *arguments]))
+    options = train._training(train.parse([*FILES[1:], "-n", "gl.nc", *arguments]), 60)
     assert options["optimizer"] == {**rule, "l1": 0}
     assert options["learning_rate"] == rate
     assert options["weight_decay"] == 1e-4
@@ -214,7 +214,7 @@ def test_a_run_that_a_signal_ends_goes_on_with_the_command_that_it_prints(folder
 
 
 def test_a_signal_before_the_training_leaves_nothing(folder, monkeypatch, capsys):
-    monkeypatch.setattr("dsstne._commands.train._read", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("dsstne._commands.train.read", lambda *_: signal.raise_signal(signal.SIGTERM))
     before = sorted(path.name for path in folder.iterdir())
     assert main([*FILES, "-n", "gl.nc"]) == 143
     assert capsys.readouterr().err == "dsstne train: ended by SIGTERM\n"

@@ -73,7 +73,7 @@ def files(tmp_path_factory):
 CASES = [
     # ---- the command line ----
     ("trian", 2, "invalid choice: 'trian'"),
-    ("encoder", 2, "invalid choice: 'encoder'"),
+    ("encodr", 2, "invalid choice: 'encodr'"),
     (f"{TRAIN} -alhpa 0.1", 2, "there is no flag -alhpa; did you mean -alpha?"),
     (f"{TRAIN} --optimiser adam", 2, "there is no flag --optimiser; did you mean --optimizer?"),
     (f"{TRAIN} -lambda2 1", 2, "there is no flag -lambda2; did you mean -lambda"),
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(files, monkeypatch, capsys
     assert {path.name: path.stat().st_mtime_ns for path in files.iterdir()} == before
 
 
-@pytest.mark.parametrize("command", ["", "train", "predict", "generateNetCDF"])
+@pytest.mark.parametrize("command", ["", "train", "predict", "generateNetCDF", "encoder"])
 def test_help_is_shown_with_status_0(capsys, command):
     with pytest.raises(SystemExit) as error:
         main([*command.split(), "-h"])
@@ -234,7 +234,9 @@ def test_help_is_shown_with_status_0(capsys, command):
     assert f"usage: dsstne {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["train", "-h"], ["predict", "-k"], ["generateNetCDF", "-zz"], ["-h"]])
+@pytest.mark.parametrize(
+    "arguments", [["train", "-h"], ["predict", "-k"], ["encoder"], ["generateNetCDF", "-zz"], ["-h"]]
+)
 def test_a_command_line_is_read_without_large_modules(arguments):
     code = (
         "import sys\nfrom dsstne.cli import main\n"

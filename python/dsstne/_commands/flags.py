@@ -25,12 +25,18 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, description: str) -> None:
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
+        self._has_argument = False
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
         """Adds a flag, as ``add_argument`` does."""
         action = self.add_argument(*names, **options)
         self._flags.update(dict.fromkeys(names, action.nargs != 0))
+
+    def argument(self, name: str, **options: Any) -> None:
+        """Adds the argument that is no flag; it is None if it is not given."""
+        self.add_argument(name, nargs="?", **options)
+        self._has_argument = True
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
@@ -39,8 +45,13 @@ class Parser(argparse.ArgumentParser):
     def _joined(self, arguments: Sequence[str]) -> Iterable[str]:
         """Joins each flag with its value, which may therefore begin with a dash."""
         given = set()
+        expected = self._has_argument
         rest = iter(arguments)
         for argument in rest:
+            if expected and argument and not argument.startswith("-"):
+                expected = False
+                yield argument
+                continue
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
                 name, is_joined = argument, ""
@@ -58,7 +69,8 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, argument: str) -> str:
         if not argument.startswith("-") or argument == "-":
-            return f"unexpected argument {argument!r}: each value follows a flag"
+            one = "there is one file" if self._has_argument else "each value follows a flag"
+            return f"unexpected argument {argument!r}: {one}"
         name = argument.partition("=")[0]
         if argument[:2] in self._flags and argument[2:3].isdigit():
             return f"there is no flag {name}; did you mean {argument[:2]} {argument[2:]}?"
@@ -71,9 +83,15 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns the end of a message about an unknown word."""
-    known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"the known ones are {', '.join(known)}"
+    folded = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(word.lower(), folded, n=1)
+    return f"did you mean {folded[close[0]]}?" if close else f"the known ones are {', '.join(folded.values())}"
+
+
+def precision(parser: Parser) -> None:
+    """Adds the flag of commands that train."""
+    kinds = word("auto", "float32", "bfloat16", "tensorfloat32")
+    parser.flag("--precision", type=kinds, default="auto", help="auto, float32, bfloat16 or tensorfloat32")
 
 
 def computing(parser: Parser) -> None:

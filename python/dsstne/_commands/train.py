@@ -52,8 +52,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     kinds = f"{', '.join(_MOMENTS)} (default: sgd)"
     parser.flag("--optimizer", type=flags.word(*_MOMENTS), default="sgd", metavar="KIND", help=kinds)
     parser.flag("--seed", type=flags.seed, default=12134, help="seed of all random numbers (default: 12134)")
-    precisions = flags.word("auto", "float32", "bfloat16", "tensorfloat32")
-    parser.flag("--precision", type=precisions, default="auto", help="auto, float32, bfloat16 or tensorfloat32")
+    flags.precision(parser)
     state = "keep the state of the run in this file, after each epoch (default: in NETWORK.checkpoint, if interrupted)"
     parser.flag("--checkpoint", type=flags.path, metavar="FILE", help=state)
     parser.flag("--resume", action="store_true", help=RESUME)
@@ -84,7 +83,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         if value is not None and name is None and given.optimizer != "sgd":  # with which DSSTNE ignores them
             parser.error(f"{flag}: the optimizer {given.optimizer} has no parameter for it; leave it out")
     given.command = ["train", *arguments]
-    given.checkpoint_name = None
+    given.checkpoint_name, given.schedule = None, "auto"
+    given.words = {name: f"-{name}" for name in "cion"} | {"interval": "--checkpoint-interval"}
     return given
 
 
@@ -100,23 +100,38 @@ def run(given: Namespace) -> None:
     """Reads the data, trains, and writes the network."""
     from pathlib import Path
 
-    from dsstne import fit, network
+    from dsstne import network
+
+    work(given, network.read(Path(given.c)))
+
+
+def work(given: Namespace, definition: Network) -> None:
+    """Trains a network.
+
+    Args:
+        given: The flags, and what else says how to train: ``schedule`` as of :func:`dsstne.fit`, ``checkpoint_name``
+            (None = that of the network), and ``words``, which has the names of files in messages.
+        definition: The network.
+    """
+    from pathlib import Path
+
+    from dsstne import fit
     from dsstne._commands import interruption, sources, validation
     from dsstne._commands.epochs import Epochs
     from dsstne.callbacks import CSVLogger
     from dsstne.errors import InvalidDataError, MissingFileError
     from dsstne.textfile import write_index
 
+    words = given.words
     names_file = f"{given.n}.features" if given.n.endswith(".nc") else None
     _check_outputs(given, names_file)
-    definition = network.read(Path(given.c))
     indexes = {"features": given.features, "samples": given.samples}
     missing = {key: path for key, path in indexes.items() if path is not None and not os.path.exists(path)}  # noqa: PTH110
-    inputs, targets = _read(given, definition, indexes)
+    inputs, targets = read(given, definition, indexes)
     first, last = next(iter(inputs.values())), next(iter(targets.values()))
-    sources.check_rows(f"-i: {given.i}", first, f"-o: {given.o}", last)
+    sources.check_rows(f"{words['i']}: {given.i}", first, f"{words['o']}: {given.o}", last)
     if not first.matrix.shape[0]:
-        raise InvalidDataError(f"-i: {given.i} has no rows to learn from")
+        raise InvalidDataError(f"{words['i']}: {given.i} has no rows to learn from")
     made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
     for path, labels in made.items():
         if labels is None:
@@ -134,11 +149,11 @@ def run(given: Namespace) -> None:
         model = fit(
             {layer: source.matrix for layer, source in inputs.items()},
             {layer: source.matrix for layer, source in targets.items()},
-            network=_with_stored_only(definition, targets),
+            network=with_stored_only(definition, targets),
             items=last.items,
             sample_weight={layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None},
             validation=held_out,
-            **_training(given),
+            **_training(given, first.matrix.shape[0]),
             resume=given.resume and not given.dry_run,
             callbacks=called,
             progress=not given.dry_run,
@@ -175,19 +190,22 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
     from dsstne._commands.epochs import networks
     from dsstne.errors import InvalidArgumentError
 
-    state = interruption.path_of(given)
-    optional = {"-n (names)": names_file, "--checkpoint": state, "--metrics-file": given.metrics_file}
+    words, state = given.words, interruption.path_of(given)
+    of_state = f"{words['n']} (checkpoint)" if given.checkpoint is None else "--checkpoint"
+    optional = {f"{words['n']} (names)": names_file, of_state: state, "--metrics-file": given.metrics_file}
     indexes = {"--features": given.features, "--samples": given.samples}
     optional |= {flag: path for flag, path in indexes.items() if path is None or not os.path.exists(path)}  # noqa: PTH110
-    written = {"-n": given.n, **{flag: path for flag, path in optional.items() if path is not None}}
-    read = {"-c": given.c, "-i": given.i, "-o": given.o}
+    written = {words["n"]: given.n, **{flag: path for flag, path in optional.items() if path is not None}}
+    read = {words["c"]: given.c, words["i"]: given.i, words["o"]: given.o}
     more = {"--validation": given.validation, "--validation-input": given.validation_input}
     read |= {flag: path for flag, path in more.items() if path is not None}
     outputs.check_distinct(written, read)
     for flag, path in written.items():
         outputs.check(flag, path, regular=flag != "--metrics-file")
         if path in (given.n, names_file) and os.path.exists(path) and not given.overwrite:  # noqa: PTH110
-            raise InvalidArgumentError(f"{path} exists already; give -n another name, or --overwrite to replace it")
+            raise InvalidArgumentError(
+                f"{path} exists already; give {words['n']} another name, or --overwrite to replace it"
+            )
     is_left = given.checkpoint is None and os.path.exists(state)  # noqa: PTH110
     if is_left and not (given.resume or given.overwrite):
         raise InvalidArgumentError(
@@ -196,7 +214,7 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
     between = networks(given)
     if between is None:
         return
-    outputs.check("--checkpoint-interval", between.name(between.every))
+    outputs.check(words["interval"], between.name(between.every))
     for flag, path in [*written.items(), *read.items()]:
         if between.has(path):
             raise InvalidArgumentError(f"{flag}: {path} is the name of the network of an epoch; give another name")
@@ -204,7 +222,7 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
         raise InvalidArgumentError(f"{there[0]} exists already; --overwrite replaces the networks of epochs")
 
 
-def _read(
+def read(
     given: Namespace, network: Network, indexes: dict[str, str | None]
 ) -> tuple[dict[str, Source], dict[str, Source]]:
     """Reads the data of all inputs and outputs."""
@@ -212,24 +230,27 @@ def _read(
     from dsstne.errors import InvalidArgumentError, NotFoundError
     from dsstne.textfile import read_index
 
+    words = given.words
     layers: dict[str, list[str]] = {"input": [], "output": []}
     for layer in network.definition["layers"]:
         layers.setdefault(layer["kind"], []).append(layer["name"])
     for kind in ("input", "output"):
         if not layers[kind]:
-            raise InvalidArgumentError(f"-c: {given.c}: the network has no {kind} layer, so there is nothing to train")
+            raise InvalidArgumentError(
+                f"{words['c']}: {given.c}: the network has no {kind} layer, so there is nothing to train"
+            )
     text: dict[str, Any] = {"values": given.t}
     for key, path in indexes.items():
         if path is not None and os.path.exists(path):  # noqa: PTH110
             text[key] = read_index(path)
-    inputs = sources.by_layer("-i", given.i, layers["input"], network.datasets, given, **text)
+    inputs = sources.by_layer(words["i"], given.i, layers["input"], network.datasets, given, **text)
     first = next(iter(inputs.values()))
     if first.name is None and os.path.realpath(given.i) == os.path.realpath(given.o) and len(layers["output"]) == 1:
         return inputs, {layers["output"][0]: first}
     text["samples"] = text.get("samples", first.rows)  # the rows of both are the same samples
     if given.features is not None and first.items is not None:
         text.setdefault("features", first.items)
-    targets = sources.by_layer("-o", given.o, layers["output"], network.datasets, given, are_targets=True, **text)
+    targets = sources.by_layer(words["o"], given.o, layers["output"], network.datasets, given, are_targets=True, **text)
     read = sorted({one.name for one in [*inputs.values(), *targets.values()] if one.name is not None})
     if given.d is not None and read and not {given.d, given.d + "_input", given.d + "_output"} & set(read):
         raise NotFoundError(f"-d: neither {given.i} nor {given.o} has a data set {given.d!r}; the layers take {read}")
@@ -242,7 +263,7 @@ def _same_items(inputs: dict[str, Source], targets: dict[str, Source]) -> bool:
     return len(names) == 2 and all(one is not None for one in names) and list(names[0]) == list(names[1])
 
 
-def _with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
+def with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
     """Returns the network with losses that count stored entries only where the data set says so."""
     from dsstne.network import Network
 
@@ -253,8 +274,8 @@ def _with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
     return Network({**network.definition, "loss": losses}, network.training, network.datasets)
 
 
-def _training(given: Namespace) -> dict[str, Any]:
-    """Returns the options of fit() that the flags stand for."""
+def _training(given: Namespace, rows: int) -> dict[str, Any]:
+    """Returns the options of fit() that the flags stand for; a batch size of 0 is all rows."""
     moments = zip(_MOMENTS[given.optimizer], (given.mu, given.mu1), strict=True)
     chosen = {name: value for name, value in moments if name is not None and value is not None}
     rule = {"kind": given.optimizer, "l1": given.l1, **chosen}
@@ -263,7 +284,8 @@ def _training(given: Namespace) -> dict[str, Any]:
         "optimizer": rule,
         "learning_rate": "auto" if rate is None else rate,
         "weight_decay": given.l2,
-        "batch_size": given.b,
+        "batch_size": given.b or rows,
+        "schedule": given.schedule,
         "epochs": given.e,
         "seed": given.seed,
         "precision": given.precision,
