@@ -8,6 +8,7 @@ import importlib
 import signal
 import sys
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from dsstne._commands import ranks
@@ -19,6 +20,7 @@ __all__ = ["main"]
 
 # The commands of DSSTNE: their modules in dsstne._commands, and what they do.
 _COMMANDS = {
+    "encoder": ("encoder", "train, evaluate or check a network as a CDL file says"),
     "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
     "install-commands": ("install", "write scripts with the names of DSSTNE's programs"),
     "knn": ("knn", "write the nearest vectors of a collection for each vector of a text"),
@@ -84,10 +86,14 @@ def _reported(name: str, work: Callable[[], int]) -> int:
     """Returns the exit status of a command, and writes what went wrong to stderr."""
     ended: list[int] = []  # the signal that ended the command, if it was not Ctrl-C
     try:
-        with _terminable(ended):
+        with _terminable(ended), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(
+                f"dsstne {name}: warning: {message}", file=sys.stderr
+            )
             return work()
-    except KeyboardInterrupt:
-        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        how = f"; {stop}" if str(stop) else ""
+        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}{how}", file=sys.stderr)
         return 128 + (ended[0] if ended else signal.SIGINT)
     except Exception as error:
         if not isinstance(error, _expected()):

@@ -60,9 +60,9 @@ def read(
         with tempfile.TemporaryDirectory() as folder:
             copy = _with_values(given.f, Path(folder))
             data = sources.read_text(copy, _lenient(given), values="analog", **indexes).matrix
-            matrix = widened(data.to_scipy(), units)
+            matrix = sources.widened(data.to_scipy(), units)
     else:
-        matrix = widened(source.matrix.to_scipy(), units)
+        matrix = sources.widened(source.matrix.to_scipy(), units)
     return Filter(matrix, source.findings)
 
 
@@ -78,13 +78,6 @@ def _with_values(path: str, folder: Path) -> str:
         with sources.opened(name) as text, (folder / f"{number:012}").open("wb") as copy:
             copy.writelines(_BARE.sub(rb"\1,0", line) for line in text)
     return os.fspath(folder)
-
-
-def widened(matrix: Any, columns: int) -> scipy.sparse.csr_array:
-    """Returns a sparse matrix with more columns, which shares the memory of the given one."""
-    matrix = scipy.sparse.csr_array(matrix)
-    arrays = (matrix.data, matrix.indices, matrix.indptr)
-    return scipy.sparse.csr_array(arrays, shape=(matrix.shape[0], columns), copy=False)
 
 
 def _matched(
@@ -115,7 +108,7 @@ def _matched(
             np.r_[0, np.cumsum(np.bincount(rows[known], minlength=matrix.shape[0]))],
         )
         return scipy.sparse.csr_array(entries, shape=(matrix.shape[0], units))
-    return widened(matrix, units)
+    return sources.widened(matrix, units)
 
 
 def listed(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:

@@ -77,7 +77,8 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, argument: str) -> str:
         if not argument.startswith("-") or argument == "-":
-            return f"unexpected argument {argument!r}: each value follows a flag"
+            one = "there is one value without a flag" if self._places else "each value follows a flag"
+            return f"unexpected argument {argument!r}: {one}"
         name = argument.partition("=")[0]
         if argument[:2] in self._flags and argument[2:3].isdigit():
             return f"there is no flag {name}; did you mean {argument[:2]} {argument[2:]}?"
@@ -90,9 +91,15 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns the end of a message about an unknown word."""
-    known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"the known ones are {', '.join(known)}"
+    folded = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(word.lower(), folded, n=1)
+    return f"did you mean {folded[close[0]]}?" if close else f"the known ones are {', '.join(folded.values())}"
+
+
+def precision(parser: Parser) -> None:
+    """Adds the flag of commands that train."""
+    kinds = word("auto", "float32", "bfloat16", "tensorfloat32")
+    parser.flag("--precision", type=kinds, default="auto", help="auto, float32, bfloat16 or tensorfloat32")
 
 
 def computing(parser: Parser) -> None:
@@ -132,6 +139,14 @@ def name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a name, got ''")
     return text
+
+
+def names(text: str) -> list[str]:
+    """Reads names that commas separate."""
+    found = text.split(",")
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"expected names with commas between them, got {text!r}")
+    return found
 
 
 def count(text: str) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
@@ -60,6 +61,39 @@ def check_distinct(written: dict[str, str], read: dict[str, str]) -> None:
             raise InvalidArgumentError(f"{known[real]} and {flag} name the same file, {path}; give two files")
         if flag in written:
             known[real] = flag
+
+
+class Series(NamedTuple):
+    """Files that are written every few epochs, with the number of the epoch in their names.
+
+    Attributes:
+        begin, end: What stands before and after the number.
+        every: Number of epochs from one file to the next.
+        last: The last epoch.
+    """
+
+    begin: str
+    end: str
+    every: int
+    last: int
+
+    def name(self, epoch: int) -> str:
+        """Returns the file of an epoch."""
+        return f"{self.begin}{epoch}{self.end}"
+
+    def has(self, path: str) -> bool:
+        """Reports whether a path is that of one of the files."""
+        begin = Path(os.path.realpath(self.begin + "0"))
+        target = Path(os.path.realpath(path))
+        number = re.fullmatch(re.escape(begin.name[:-1]) + "([1-9][0-9]{0,18})" + re.escape(self.end), target.name)
+        epoch = int(number[1]) if number else 0
+        return target.parent == begin.parent and 0 < epoch <= self.last and epoch % self.every == 0
+
+    def existing(self) -> list[str]:
+        """Returns the files that there are."""
+        folder = os.path.dirname(self.begin)  # noqa: PTH120 - a Path would change "./x"
+        names = [os.path.join(folder, name) for name in os.listdir(folder or ".")]  # noqa: PTH118, PTH208
+        return sorted(name for name in names if self.has(name))
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ def run(given: Namespace) -> None:
         else:
             chosen = None
             if given.f is not None:
-                chosen = filters.read(given, samples, labels, model.outputs[layer], layer, _data_sets(model))
+                chosen = filters.read(given, samples, labels, model.outputs[layer], layer, data_sets(model))
                 findings.append(chosen.findings)
             if chosen is not None and given.filter_values:
                 answers = ranking.multiplied(task, k, chosen.matrix)
@@ -127,6 +127,7 @@ def _layer(given: Namespace, model: Model) -> str:
 
 def _labels(given: Namespace, model: Model, layer: str) -> list[str]:
     """Returns the labels of the items of an output."""
+    from dsstne._commands import sources
     from dsstne.errors import InvalidArgumentError, InvalidDataError
     from dsstne.textfile import read_index
 
@@ -136,7 +137,7 @@ def _labels(given: Namespace, model: Model, layer: str) -> list[str]:
             raise InvalidArgumentError(f"-o: {given.n} has no names for the layer {layer!r}; give the features' index")
         return known
     labels: list[str] = read_index(given.o).tolist()
-    _check_size("-o", given.o, len(labels), model.outputs[layer], layer, given.n)
+    sources.check_size("-o", given.o, len(labels), model.outputs[layer], layer, given.n)
     for number, (label, name) in enumerate(zip(labels, known or [], strict=False)):
         if label != name:
             raise InvalidDataError(
@@ -146,18 +147,7 @@ def _labels(given: Namespace, model: Model, layer: str) -> list[str]:
     return labels
 
 
-def _check_size(flag: str, path: str, size: int, units: int, layer: str, network: str) -> None:
-    """Refuses an index or a matrix of another width than a layer, which DSSTNE rounds up to a multiple of 128."""
-    from dsstne.errors import InvalidDataError
-
-    if units not in (size, -(-size // 128) * 128):
-        raise InvalidDataError(
-            f"{flag}: {path} has {size:,} features, and the layer {layer!r} of {network} has {units:,}: "
-            "the network was trained with another index"
-        )
-
-
-def _data_sets(model: Model) -> dict[str, str]:
+def data_sets(model: Model) -> dict[str, str]:
     """Returns the names of the data sets that the layers of a model take, as far as they are known."""
     import json
 
@@ -172,18 +162,18 @@ def _data_sets(model: Model) -> dict[str, str]:
 
 def _samples(given: Namespace, model: Model) -> dict[str, Source]:
     """Reads the matrices of the inputs, as wide as the layers."""
-    from dsstne._commands import filters, sources
+    from dsstne._commands import sources
     from dsstne.errors import InvalidArgumentError, InvalidDataError
     from dsstne.textfile import read_index
 
-    names = _data_sets(model)
+    names = data_sets(model)
     is_text = sources.kind_of(given.r) == "text"
     if is_text and given.i is None:
         raise InvalidArgumentError(f"-i is missing: {given.r} is a text, which needs the index of the features")
     features = None if given.i is None else read_index(given.i)
     first = next(iter(model.inputs))
     if features is not None and len(model.inputs) == 1:
-        _check_size("-i", given.i, len(features), model.inputs[first], first, given.n)
+        sources.check_size("-i", given.i, len(features), model.inputs[first], first, given.n)
     # A layer without a data set has its own name for one in a file of DSSTNE.
     if is_text and given.d is not None and names.get(first) not in (None, first, given.d, f"{given.d}_input"):
         raise InvalidArgumentError(
@@ -191,14 +181,9 @@ def _samples(given: Namespace, model: Model) -> dict[str, Source]:
         )
     read = sources.by_layer("-r", given.r, [*model.inputs], names, given, features=features, values=given.t)
     for layer, source in read.items():
-        columns, units = source.matrix.shape[1], model.inputs[layer]
-        _check_size("-r", given.r, columns, units, layer, given.n)
+        read[layer] = sources.fitted("-r", given.r, source, model.inputs[layer], layer, given.n)
         if features is not None and source.items is not None and list(features) != list(map(str, source.items)):
             raise InvalidDataError(f"-r: {given.r} has other features than -i, {given.i}, or in another order")
-        if columns < units:
-            matrix = source.matrix
-            matrix = matrix.to_scipy() if hasattr(matrix, "to_scipy") else matrix
-            read[layer] = source._replace(matrix=filters.widened(matrix, units))
     return read
 
 

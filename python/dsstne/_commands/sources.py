@@ -221,6 +221,31 @@ def skipped_lines(malformed: dict[str, Any], words: Mapping[str, str]) -> str:
     return f"skipped {counted(sum(kind['lines'] for kind in malformed.values()), 'malformed line')}: {', '.join(kinds)}"
 
 
+def check_size(flag: str, path: str, size: int, units: int, layer: str, network: str) -> None:
+    """Refuses an index or a matrix of another width than a layer, which DSSTNE rounds up to a multiple of 128."""
+    if units not in (size, -(-size // 128) * 128):
+        raise InvalidDataError(
+            f"{flag}: {path} has {size:,} features, and the layer {layer!r} of {network} has {units:,}: "
+            "the network was trained with another index"
+        )
+
+
+def fitted(flag: str, path: str, source: Source, units: int, layer: str, network: str) -> Source:
+    """Returns a source whose matrix is as wide as a layer; see :func:`check_size`."""
+    check_size(flag, path, source.matrix.shape[1], units, layer, network)
+    if source.matrix.shape[1] == units:
+        return source
+    matrix = source.matrix.to_scipy() if hasattr(source.matrix, "to_scipy") else source.matrix
+    return source._replace(matrix=widened(matrix, units))
+
+
+def widened(matrix: Any, columns: int) -> scipy.sparse.csr_array:
+    """Returns a sparse matrix with more columns, which shares the memory of the given one."""
+    matrix = scipy.sparse.csr_array(matrix)
+    arrays = (matrix.data, matrix.indices, matrix.indptr)
+    return scipy.sparse.csr_array(arrays, shape=(matrix.shape[0], columns), copy=False)
+
+
 def _findings(path: str, text: dict[str, Any]) -> str:
     """Says what was left out of a text, and where the first malformed line of each kind is; "" if nothing was."""
     parts = []
