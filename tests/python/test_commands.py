@@ -146,9 +146,13 @@ CASES = [
     (
         TRAIN.replace("gl_output.nc", "short.nc"),
         1,
-        "-i: gl_input.nc has 3 rows and -o: short.nc 2 rows; make both files",
+        "-i: gl_input.nc has 3 samples, and -o: short.nc has 2; -o: short.nc has neither names nor a digest of them",
     ),
-    (TRAIN.replace("gl_output.nc", "others.nc"), 1, "row 1 is 's1' in -i: gl_input.nc and 's2' in -o: others.nc"),
+    (
+        TRAIN.replace("gl_output.nc", "others.nc"),
+        1,
+        "sample 1 is 's1' in -i: gl_input.nc and 's2' in -o: others.nc",
+    ),
     (f"{PREDICT} -k 5", 1, "-k is 5, and the layer 'Output' has 4 items"),
     (f"{PREDICT} -l Hiden", 1, "-l: gl.dsstne has no layer 'Hiden' that it computes; did you mean 'Hidden'?"),
     (f"{PREDICT} -l Input", 1, "-l: gl.dsstne has no layer 'Input' that it computes"),

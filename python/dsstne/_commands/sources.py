@@ -10,7 +10,7 @@ import scipy.sparse
 
 from dsstne import _netcdf_file, netcdf
 from dsstne.dataset import Dataset
-from dsstne.errors import InputOutputError, InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
+from dsstne.errors import InputOutputError, InvalidArgumentError, MissingFileError, NotFoundError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -42,6 +42,8 @@ class Source(NamedTuple):
         stored_only: Whether only stored entries count in the loss.
         name: Name of the data set in a NetCDF file.
         findings: What the reading of a text found, for the user.
+        items_digest: Digest of the names of the columns, of a NetCDF file that has one.
+        rows_digest: Digest of the names of the rows.
     """
 
     matrix: Any
@@ -51,6 +53,8 @@ class Source(NamedTuple):
     stored_only: bool = False
     name: str | None = None
     findings: str = ""
+    items_digest: str | None = None
+    rows_digest: str | None = None
 
 
 def kind_of(path: str) -> str:
@@ -152,24 +156,18 @@ def _data_sets(
         if weights is not None and not are_targets:  # the weight of an example multiplies its input, too
             matrix = scipy.sparse.csr_array(matrix[:]).multiply(weights[:, None]).tocsr()
             weights = None
-        sources[name] = Source(matrix, data.items, data.rows, weights, listed[name].stored_only, name)
+        of = listed[name]
+        sources[name] = Source(
+            matrix,
+            data.items,
+            data.rows,
+            weights,
+            of.stored_only,
+            name,
+            items_digest=of.items_digest,
+            rows_digest=of.rows_digest,
+        )
     return {layer: sources[name] for layer, name in chosen.items()}
-
-
-def check_rows(left: str, ours: Source, right: str, theirs: Source) -> None:
-    """Refuses files whose rows are not the same samples, as far as they have names.
-
-    Raises:
-        InvalidDataError: The numbers of rows or the names differ.
-    """
-    a, b = (source.matrix.shape[0] for source in (ours, theirs))
-    remedy = "make both files with the same index of the samples"
-    if a != b:
-        raise InvalidDataError(f"{left} has {counted(a, 'row')} and {right} {counted(b, 'row')}; {remedy}")
-    if ours.rows is not None and theirs.rows is not None:
-        for row, (one, other) in enumerate(zip(ours.rows, theirs.rows, strict=True)):
-            if str(one) != str(other):
-                raise InvalidDataError(f"row {row} is {one!r} in {left} and {other!r} in {right}; {remedy}")
 
 
 def _findings(path: str, text: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -12,7 +13,7 @@ from dsstne._commands import flags
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dsstne._commands.sources import Source
     from dsstne.network import Network
@@ -87,43 +88,46 @@ def run(given: Namespace) -> None:
     from pathlib import Path
 
     from dsstne import fit, network
-    from dsstne._commands import sources
-    from dsstne.errors import InvalidDataError, MissingFileError
+    from dsstne._commands import locks, sources
+    from dsstne.errors import InvalidDataError
     from dsstne.textfile import write_index
 
     names_file = f"{given.n}.features" if given.n.endswith(".nc") else None
     _check_outputs(given, names_file)
     definition = network.read(Path(given.c))
-    indexes = {"features": given.features, "samples": given.samples}
-    missing = {key: path for key, path in indexes.items() if path is not None and not os.path.exists(path)}  # noqa: PTH110
-    inputs, targets = _read(given, definition, indexes)
-    first, last = next(iter(inputs.values())), next(iter(targets.values()))
-    sources.check_rows(f"-i: {given.i}", first, f"-o: {given.o}", last)
-    if not first.matrix.shape[0]:
-        raise InvalidDataError(f"-i: {given.i} has no rows to learn from")
-    made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
-    for path, labels in made.items():
-        if labels is None:
-            raise MissingFileError(
-                f"{path}: no such index, and {given.i} has no names to make it of", errno.ENOENT, path
-            )
-    findings = list(dict.fromkeys(one.findings for one in [*inputs.values(), *targets.values()] if one.findings))
-    prepared = _prepared(given, definition)
-    model = fit(
-        {layer: source.matrix for layer, source in inputs.items()},
-        {layer: source.matrix for layer, source in targets.items()},
-        network=_with_stored_only(definition, targets),
-        items=last.items,
-        sample_weight={layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None},
-        **_training(given),
-        callbacks=[prepared],
-        progress=not given.dry_run,
-    )
+    named = {key: path for key in ("features", "samples") if (path := getattr(given, key)) is not None}
+    with contextlib.ExitStack() as until_training:
+        absent = [path for path in named.values() if not os.path.exists(path)]  # noqa: PTH110
+        until_training.enter_context(locks.held([] if given.dry_run else absent))
+        missing = {key: path for key, path in named.items() if not os.path.exists(path)}  # noqa: PTH110
+        inputs, targets = _read(given, definition, named)
+        findings = list(dict.fromkeys(one.findings for one in [*inputs.values(), *targets.values()] if one.findings))
+        inputs, targets, notes = _same_samples(given, inputs, targets)
+        findings += notes + _check_indexes(given, named, next(iter(inputs.values())))
+        first, last = next(iter(inputs.values())), next(iter(targets.values()))
+        if not first.matrix.shape[0]:
+            raise InvalidDataError(f"-i: {given.i} has no rows to learn from")
+        made = _made(given, missing, first)
+
+        def begin() -> None:
+            """Writes the new indexes before the training, so that no other command waits for its end."""
+            for path, labels in made.items():
+                write_index(path, labels)
+            until_training.close()
+
+        model = fit(
+            {layer: source.matrix for layer, source in inputs.items()},
+            {layer: source.matrix for layer, source in targets.items()},
+            network=_with_stored_only(definition, targets),
+            items=last.items,
+            sample_weight={layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None},
+            **_training(given),
+            callbacks=[_prepared(given, definition, _digests({**inputs, **targets}), begin)],
+            progress=not given.dry_run,
+        )
     if given.dry_run:
         _finish("nothing was trained or written", findings)
         return
-    for path, labels in made.items():
-        write_index(path, labels)
     if names_file is not None and model.items is not None:
         write_index(names_file, list(map(str, model.items)))
     model.save(given.n)
@@ -156,9 +160,7 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
             raise InvalidArgumentError(f"{path} exists already; give -n another name, or --overwrite to replace it")
 
 
-def _read(
-    given: Namespace, network: Network, indexes: dict[str, str | None]
-) -> tuple[dict[str, Source], dict[str, Source]]:
+def _read(given: Namespace, network: Network, named: dict[str, str]) -> tuple[dict[str, Source], dict[str, Source]]:
     """Reads the data of all inputs and outputs."""
     from dsstne._commands import sources
     from dsstne.errors import InvalidArgumentError, NotFoundError
@@ -171,8 +173,8 @@ def _read(
         if not layers[kind]:
             raise InvalidArgumentError(f"-c: {given.c}: the network has no {kind} layer, so there is nothing to train")
     text: dict[str, Any] = {"values": given.t}
-    for key, path in indexes.items():
-        if path is not None and os.path.exists(path):  # noqa: PTH110
+    for key, path in named.items():
+        if "text" in (sources.kind_of(given.i), sources.kind_of(given.o)) and os.path.exists(path):  # noqa: PTH110
             text[key] = read_index(path)
     inputs = sources.by_layer("-i", given.i, layers["input"], network.datasets, given, **text)
     first = next(iter(inputs.values()))
@@ -186,6 +188,64 @@ def _read(
     if given.d is not None and read and not {given.d, given.d + "_input", given.d + "_output"} & set(read):
         raise NotFoundError(f"-d: neither {given.i} nor {given.o} has a data set {given.d!r}; the layers take {read}")
     return inputs, targets
+
+
+def _same_samples(
+    given: Namespace, inputs: dict[str, Source], targets: dict[str, Source]
+) -> tuple[dict[str, Source], dict[str, Source], list[str]]:
+    """Returns the data with the same samples as rows, and notes for the user."""
+    from dsstne._commands import indexes
+
+    groups = {f"-i: {given.i}": inputs, f"-o: {given.o}": targets}
+    distinct: dict[int, tuple[str, Source]] = {}  # several layers may have the same
+    for place, group in groups.items():
+        for source in group.values():
+            distinct.setdefault(id(source), (place, source))
+    made, notes = indexes.aligned(list(distinct.values()))
+    by = dict(zip(distinct, made, strict=True))
+    left, right = ({layer: by[id(source)] for layer, source in group.items()} for group in (inputs, targets))
+    return left, right, list(dict.fromkeys(notes))
+
+
+def _check_indexes(given: Namespace, named: Mapping[str, str], first: Source) -> list[str]:
+    """Refuses data files of other indexes than those of ``--features`` and ``--samples``; returns notes for the user.
+
+    The labels of a text are those of the indexes, so they are not compared.
+    """
+    from dsstne._commands import indexes, sources
+    from dsstne.textfile import read_index
+
+    kinds = {key: sources.kind_of(path) for key, path in (("-i", given.i), ("-o", given.o))}
+    notes = []
+    for key, path in named.items():
+        # The samples are those of both files, but the features of a text may be others than those of a data file.
+        is_text = kinds["-i"] == "text" or (key == "features" and kinds["-o"] == "text")
+        if not is_text and os.path.exists(path):  # noqa: PTH110
+            labels, what = read_index(path), key.removesuffix("s")
+            index = indexes.Index(f"--{key}: {path}", len(labels), labels)
+            notes.append(indexes.compare(what, index, indexes.of(what, f"-i: {given.i}", first)))
+    return [note for note in notes if note]
+
+
+def _made(given: Namespace, missing: Mapping[str, str], first: Source) -> dict[str, Any]:
+    """Returns the labels of the indexes to write, by their paths."""
+    from dsstne.errors import MissingFileError
+
+    made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
+    for path, labels in made.items():
+        if labels is None:
+            raise MissingFileError(
+                f"{path}: no such index, and {given.i} has no names to make it of", errno.ENOENT, path
+            )
+    return made
+
+
+def _digests(layers: Mapping[str, Source]) -> dict[str, str]:
+    """Returns the digests of the features of layers, as far as these have names or digests."""
+    from dsstne._items import digest_of
+
+    known = {layer: one.items_digest if one.items is None else digest_of(one.items) for layer, one in layers.items()}
+    return {layer: digest for layer, digest in known.items() if digest is not None}
 
 
 def _with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
@@ -221,13 +281,20 @@ def _training(given: Namespace) -> dict[str, Any]:
     }
 
 
-def _prepared(given: Namespace, network: Network) -> Any:
-    """Returns the callback that checks the network before it is trained, and writes a line for each epoch to a log."""
+def _prepared(given: Namespace, network: Network, digests: dict[str, str], begin: Callable[[], None]) -> Any:
+    """Returns the callback that checks the network before it is trained, and writes a line for each epoch to a log.
+
+    Args:
+        given: The flags.
+        network: The network.
+        digests: Digests of the features of layers, for the file of the network.
+        begin: What is to be done when everything is known to fit.
+    """
     from dsstne import _netcdf_model
     from dsstne._netcdf_network import ATTRIBUTE
     from dsstne.callbacks import Callback
 
-    kept = {"kind": "FeedForward", **network.training, "datasets": network.datasets, "locked": []}
+    kept = {"kind": "FeedForward", **network.training, "datasets": network.datasets, "features": digests, "locked": []}
     is_log = not sys.stderr.isatty()
 
     class Prepared(Callback):
@@ -238,6 +305,8 @@ def _prepared(given: Namespace, network: Network) -> Any:
                 _netcdf_model.check(model, given.n)
             if given.dry_run:
                 print(self._now().trainer.plan())
+            else:
+                begin()
 
         def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             """Ends a dry run."""

@@ -1,0 +1,188 @@
+"""Indexes of samples and features: whether those of two files are the same, as far as the files tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from dsstne import _checks, _items
+from dsstne._commands.sources import counted
+from dsstne.dataset import Dataset
+from dsstne.errors import InvalidDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dsstne._commands.sources import Source
+
+_PADDING = 128  # DSSTNE rounds the columns of a data set up to a multiple of this
+
+
+class Index(NamedTuple):
+    """What is known of the samples or features of a file.
+
+    Attributes:
+        place: The file, for messages.
+        size: Their number: the rows or columns of a matrix, the units of a layer, or the labels of an index.
+        labels: Their labels in the order of their numbers; None if the file has none.
+        digest: The digest of their labels; None if the file has none.
+    """
+
+    place: str
+    size: int
+    labels: Any = None
+    digest: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is something to compare but the size."""
+        return self.labels is not None or self.digest is not None
+
+
+def compare(what: str, ours: Index, theirs: Index) -> str:
+    """Refuses indexes that number other labels: as far as both go, their labels must be the same.
+
+    An index that has only grown is therefore the same. Of a digest it is known how many labels it is of: it is compared
+    with that of so many labels of the other index.
+
+    Args:
+        what: "sample" or "feature".
+        ours: An index.
+        theirs: Another one.
+
+    Returns:
+        A note for the user if only the sizes could be compared, else "".
+
+    Raises:
+        InvalidDataError: Labels differ, and the message names the first one that does if both files have labels; or an
+            index has nothing to compare but its size, and the sizes differ.
+    """
+    remedy = f"both need the same index of the {what}s"
+    for one in (ours, theirs):
+        if not one.is_known:
+            if not fits(what, ours.size, theirs.size):
+                raise InvalidDataError(
+                    f"{different(what, ours, theirs)}; {one.place} has neither names nor a digest of them, without "
+                    "which the numbers must be the same"
+                )
+            return f"{one.place} has neither names nor a digest of its {what}s: only their number was compared"
+    if ours.labels is not None and theirs.labels is not None:
+        found = _first_difference(ours.labels, theirs.labels)
+        if found is not None:
+            at, a, b = found
+            raise InvalidDataError(f"{what} {at:,} is {a} in {ours.place} and {b} in {theirs.place}; {remedy}")
+        return ""
+    one, other = (ours, theirs) if ours.labels is None else (theirs, ours)
+    _compare_digest(what, one, other, remedy)
+    return ""
+
+
+def of(what: str, place: str, source: Source) -> Index:
+    """Returns what is known of the samples or features of a source."""
+    axis = 1 if what == "feature" else 0
+    labels = source.items if axis else source.rows
+    return Index(place, source.matrix.shape[axis], labels, source.items_digest if axis else source.rows_digest)
+
+
+def compare_sources(what: str, left: str, ours: Source, right: str, theirs: Source) -> str:
+    """Refuses two sources whose samples or features are not the same, see :func:`compare`.
+
+    Args:
+        what: "sample" or "feature".
+        left: The file of the first source, for messages.
+        ours: The first source.
+        right: The file of the second source.
+        theirs: The second source.
+
+    Returns:
+        A note for the user if only the numbers could be compared, else "".
+
+    Raises:
+        InvalidDataError: They are not the same.
+    """
+    return compare(what, of(what, left, ours), of(what, right, theirs))
+
+
+def fits(what: str, a: int, b: int) -> bool:
+    """Reports whether numbers are the same, of features also if one is the other rounded up as in files of DSSTNE."""
+    return a == b or (what == "feature" and max(a, b) == -(-min(a, b) // _PADDING) * _PADDING)
+
+
+def different(what: str, ours: Index, theirs: Index) -> str:
+    """Returns a message about different sizes."""
+    return f"{ours.place} has {counted(ours.size, what)}, and {theirs.place} has {theirs.size:,}"
+
+
+def aligned(sources: Sequence[tuple[str, Source]]) -> tuple[list[Source], list[str]]:
+    """Gives sources of the same samples as many rows: those of a shorter index get empty rows at the end.
+
+    Args:
+        sources: Files, for messages, and their sources.
+
+    Returns:
+        The sources with the rows of the longest one, of weight 1, and notes for the user.
+
+    Raises:
+        InvalidDataError: They are not of the same samples.
+    """
+
+    def known(pair: tuple[str, Source]) -> tuple[int, bool, bool]:
+        index = of("sample", *pair)
+        return index.size, index.labels is not None, index.is_known
+
+    name, longest = max(sources, key=known)
+    rows, made, notes = longest.matrix.shape[0], [], []
+    for place, source in sources:
+        if source is not longest:
+            notes.append(compare_sources("sample", name, longest, place, source))
+        missing = rows - source.matrix.shape[0]
+        if missing:
+            last = "1 row is" if missing == 1 else f"{missing:,} rows are"
+            notes.append(f"{place} has {counted(missing, 'sample')} fewer than {name}: its last {last} empty")
+            source = _lengthened(source, rows)._replace(rows=source.rows if longest.rows is None else longest.rows)
+        made.append(source)
+    return made, [note for note in notes if note]
+
+
+def _lengthened(source: Source, rows: int) -> Source:
+    """Adds empty rows."""
+    matrix, weights = source.matrix, source.sample_weight
+    missing, columns = rows - matrix.shape[0], matrix.shape[1]
+    if isinstance(matrix, np.ndarray):
+        matrix = np.concatenate([matrix, np.zeros((missing, columns), matrix.dtype)])
+    else:
+        matrix = matrix.to_scipy() if isinstance(matrix, Dataset) else scipy.sparse.csr_array(matrix)
+        offsets = np.append(matrix.indptr, np.full(missing, matrix.indptr[-1], matrix.indptr.dtype))
+        arrays: Any = (matrix.data, matrix.indices, offsets)
+        matrix = scipy.sparse.csr_array(arrays, shape=(rows, columns), copy=False)
+    if weights is not None:
+        weights = np.append(weights, np.ones(missing, weights.dtype))
+    return source._replace(matrix=matrix, sample_weight=weights)
+
+
+def _first_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[int, str, str] | None:
+    pairs = enumerate(zip(map(str, ours), map(str, theirs), strict=False))
+    return next(((at, _checks.shown(a), _checks.shown(b)) for at, (a, b) in pairs if a != b), None)
+
+
+def _compare_digest(what: str, one: Index, other: Index, remedy: str) -> None:
+    """Compares an index of which only the digest is known with labels, or with another digest."""
+    digest, others = one.digest or "", other.digest or ""
+    size = _items.number_of(digest)
+    if other.labels is None:
+        number, is_comparable = _items.number_of(others), _items.number_of(others) == size
+    else:
+        number, is_comparable = len(other.labels), len(other.labels) >= size
+        others = _items.digest_of(other.labels[:size])
+    if not is_comparable:
+        raise InvalidDataError(
+            f"{one.place} has only a digest of {counted(size, what)}, which cannot be compared with the {number:,} of "
+            f"{other.place}; {remedy}, with as many labels"
+        )
+    if others != digest:
+        raise InvalidDataError(
+            f"the {counted(size, what)} of {one.place}, of which it has the digest, are not the first {size:,} of "
+            f"{other.place}; {remedy}"
+        )
