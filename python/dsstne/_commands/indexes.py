@@ -62,7 +62,7 @@ def compare(what: str, ours: Index, theirs: Index) -> str:
     remedy = f"both need the same index of the {what}s"
     for one in (ours, theirs):
         if not one.is_known:
-            if not fits(what, ours.size, theirs.size):
+            if not fits(what, ours, theirs):
                 raise InvalidDataError(
                     f"{different(what, ours, theirs)}; {one.place} has neither names nor a digest of them, without "
                     "which the numbers must be the same"
@@ -105,9 +105,11 @@ def compare_sources(what: str, left: str, ours: Source, right: str, theirs: Sour
     return compare(what, of(what, left, ours), of(what, right, theirs))
 
 
-def fits(what: str, a: int, b: int) -> bool:
-    """Reports whether numbers are the same, of features also if one is the other rounded up as in files of DSSTNE."""
-    return a == b or (what == "feature" and max(a, b) == -(-min(a, b) // _PADDING) * _PADDING)
+def fits(what: str, ours: Index, theirs: Index) -> bool:
+    """Reports whether sizes are the same, or one may be that of the other's features rounded up, as DSSTNE does."""
+    small, large = sorted((ours, theirs), key=lambda index: index.size)
+    may_be_filled_up = what == "feature" and (large.labels is None or len(large.labels) < large.size)
+    return small.size == large.size or (may_be_filled_up and large.size == -(-small.size // _PADDING) * _PADDING)
 
 
 def different(what: str, ours: Index, theirs: Index) -> str:
