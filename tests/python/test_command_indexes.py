@@ -162,6 +162,13 @@ def test_targets_may_be_the_shorter_ones_and_their_empty_rows_have_the_weight_1(
     assert same(weights("short.nc.dsstne"), weights("padded.nc.dsstne"))
 
 
+def test_one_missing_sample_is_said_in_the_singular(capsys):
+    dsstne.netcdf.write("more.nc", {"out": GROWN[:4]}, items={"out": ITEMS}, rows=[*ROWS, "s3"])
+    assert main([*TRAIN, "-i", "in.nc", "-o", "more.nc", "-n", "one.dsstne"]) == 0
+    text = "-i: in.nc has 1 sample fewer than -o: more.nc: its last row is empty"
+    assert capsys.readouterr().err.splitlines()[-1] == text
+
+
 def test_an_index_is_made_of_all_samples_when_the_inputs_are_the_shorter_ones():
     dsstne.netcdf.write("more.nc", {"out": GROWN}, items={"out": ITEMS}, rows=[*ROWS, "s3", "s4"])
     assert main([*TRAIN, "-i", "in.nc", "-o", "more.nc", "-n", "n.nc", "--samples", "new"]) == 0
@@ -445,3 +452,39 @@ def test_a_filter_of_an_index_that_has_grown_is_matched_by_its_digests(folder):
     dsstne.netcdf.write("f.nc", {"out": np.eye(2)}, items={"out": ITEMS[:2]}, rows=ROWS[:2])
     assert main([*command, without_names("f.nc")]) == 0
     assert (folder / "recs").read_text() == wanted
+
+
+@pytest.mark.parametrize(("weight", "reads"), [(None, 1), ([1, 0, 2], 2)])
+def test_a_netcdf_file_may_be_samples_and_filter(folder, monkeypatch, weight, reads):
+    train("net.nc")
+    assert main([*PREDICT, "-n", "net.nc", "-r", "T", "-i", "features", "-f", "T"]) == 0
+    wanted, names, read = (folder / "recs").read_text(), [], dsstne.netcdf.read
+
+    def counting(path, name, **options):
+        names.append(name)
+        return read(path, name, **options)
+
+    monkeypatch.setattr(dsstne.netcdf, "read", counting)
+    weights = {} if weight is None else {"in": weight}
+    dsstne.netcdf.write("in.nc", {"in": X}, items={"in": ITEMS}, rows=ROWS, sample_weight=weights)
+    assert main([*PREDICT, "-n", "net.nc", "-r", "in.nc", "-f", "in.nc", "-d", "in"]) == 0
+    assert names == ["in"] * reads
+    if weight is None:
+        assert (folder / "recs").read_text() == wanted
+    both = {"in": X, "out": 1 - X}
+    dsstne.netcdf.write("both.nc", both, items=dict.fromkeys(both, ITEMS), rows=ROWS)
+    names.clear()
+    assert main([*PREDICT, "-n", "net.nc", "-r", "both.nc", "-f", "both.nc"]) == 0
+    assert names == ["in", "out"]
+    assert {pair.split(",")[0] for pair in (folder / "recs").read_text().splitlines()[0][3:-1].split(":")} == {"a", "d"}
+
+
+def test_items_beyond_those_of_the_input_are_read_for_the_filter(folder):
+    wider = np.hstack([X, [[1], [0], [1]]]).astype(np.float32)
+    dsstne.netcdf.write("out.nc", {"out": wider}, items={"out": [*ITEMS, "e"]}, rows=ROWS)
+    dsstne.netcdf.write("one.nc", {"x": wider}, items={"x": [*ITEMS, "e"]}, rows=ROWS)
+    train("net.nc")
+    command = [*PREDICT, "-n", "net.nc", "-r", "one.nc", "-d", "x", "-i", "features", "-f", "one.nc"]
+    assert main(command) == 0
+    line = (folder / "recs").read_text().splitlines()[0]
+    assert {pair.split(",")[0] for pair in line[3:-1].split(":")} == {"b", "c"}

@@ -60,7 +60,7 @@ def read(
         InvalidDataError: Rows or columns have no names, and another number than the samples or items, or other digests.
     """
     kind = sources.kind_of(given.f)
-    source = known if _is_in(given, kind, known, labels) else None
+    source = known if _is_in(given, kind, known, labels, layer, names) else None
     if source is not None and not (given.filter_values and kind == "text"):
         return _matched(given, source, known, samples, labels, units)
     if kind != "text":
@@ -78,14 +78,19 @@ def read(
     return Filter(matrix, source.findings)
 
 
-def _is_in(given: Namespace, kind: str, known: sources.Source, labels: Sequence[str]) -> bool:
-    """Reports whether what was read of ``-r`` has all that a filter needs: it is the same file with all the items.
-
-    A NetCDF file may have another data set for the filter. The values of an analog text are not those of a filter: it
-    must have all, and 0 is no entry.
-    """
-    if not Path(given.f).samefile(given.r) or kind == "netcdf" or (kind == "text" and given.t != "indicator"):
+def _is_in(
+    given: Namespace, kind: str, known: sources.Source, labels: Sequence[str], layer: str, names: Mapping[str, str]
+) -> bool:
+    """Reports whether what was read of ``-r`` has all that a filter needs: it is the same file with all the items."""
+    if not Path(given.f).samefile(given.r):
         return False
+    if kind == "text" and given.t != "indicator":  # in which every feature must have a value, and 0 is no entry
+        return False
+    if kind == "netcdf":
+        wanted = sources.data_sets("-f", given.f, [layer], names, given, are_targets=True)[layer]
+        # Weights multiply the values of an input, and whole rows may be moved by -0.5.
+        if wanted.name != known.name or wanted.weighted or not wanted.sparse:
+            return False
     return known.items is not None and set(labels) <= set(map(str, known.items))
 
 

@@ -247,7 +247,8 @@ def _as_wide(given: Namespace, source: Source, known: Index) -> tuple[Source, li
     lost = _entries(matrix) - _entries(cut)
     if lost:
         notes.append(f"{given.r}: left out {lost:,} entries in columns that {known.place} does not have")
-    return source._replace(matrix=cut), notes
+    items = None if source.items is None else source.items[: known.size]
+    return source._replace(matrix=cut, items=items), notes
 
 
 def _entries(matrix: Any) -> int:

@@ -119,7 +119,7 @@ def by_layer(
     """
     kind = kind_of(path)
     if kind == "netcdf":
-        return _data_sets(flag, path, layers, names, given.d, are_targets)
+        return _read(path, data_sets(flag, path, layers, names, given, are_targets=are_targets), are_targets)
     if len(layers) != 1:
         raise InvalidArgumentError(
             f"{flag}: {path} holds one matrix, and the network takes one for each of the layers {', '.join(layers)}; "
@@ -128,10 +128,17 @@ def by_layer(
     return {layers[0]: read_mapped(path) if kind == "mapped" else read_text(path, given, **text)}
 
 
-def _data_sets(
-    flag: str, path: str, layers: Sequence[str], known: Mapping[str, str], wanted: str | None, are_targets: bool
-) -> dict[str, Source]:
-    """Reads data sets of a NetCDF file, each once."""
+def data_sets(
+    flag: str,
+    path: str,
+    layers: Sequence[str],
+    known: Mapping[str, str],
+    given: Namespace,
+    *,
+    are_targets: bool = False,
+) -> dict[str, netcdf.DataSet]:
+    """Returns the data sets of a NetCDF file that layers take; arguments and errors are those of :func:`by_layer`."""
+    wanted = given.d
     listed = {one.name: one for one in netcdf.datasets(path)}
     suffix = "_output" if are_targets else "_input"
     chosen = {}
@@ -148,15 +155,19 @@ def _data_sets(
                 f"{flag}: {path} has {'the data sets' if len(listed) > 1 else 'the data set'} "
                 f"{', '.join(map(repr, listed))}, and {takes}; {remedy}"
             )
-        chosen[layer] = found
+        chosen[layer] = listed[found]
+    return chosen
+
+
+def _read(path: str, chosen: Mapping[str, netcdf.DataSet], are_targets: bool) -> dict[str, Source]:
+    """Reads data sets of a NetCDF file, each once."""
     sources = {}
-    for name in dict.fromkeys(chosen.values()):
+    for name, of in {one.name: one for one in chosen.values()}.items():
         data = netcdf.read(path, name, as_target=are_targets)
         matrix, weights = data.matrix, data.sample_weight
         if weights is not None and not are_targets:  # the weight of an example multiplies its input, too
             matrix = scipy.sparse.csr_array(matrix[:]).multiply(weights[:, None]).tocsr()
             weights = None
-        of = listed[name]
         sources[name] = Source(
             matrix,
             data.items,
@@ -167,7 +178,7 @@ def _data_sets(
             items_digest=of.items_digest,
             rows_digest=of.rows_digest,
         )
-    return {layer: sources[name] for layer, name in chosen.items()}
+    return {layer: sources[one.name] for layer, one in chosen.items()}
 
 
 def _findings(path: str, text: dict[str, Any]) -> str:
