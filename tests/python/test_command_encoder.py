@@ -397,7 +397,7 @@ BAD = {
         "TrainingParameters.AlphaInterval: decay.json has Decay, which changes the learning rate, too; remove one",
     ),
     "data set": (changed(Data="other.nc"), "Data: other.nc has the data sets 'a', 'b', and the layer 'Input' takes 'i"),
-    "rows": (changed(Data=["in.nc", "short.nc"]), "Data[0]: in.nc has 60 rows and Data[1]: short.nc 3 rows; make both"),
+    "rows": (changed(Data=["in.nc", "short.nc"]), "Data[0]: in.nc has 60 samples, and Data[1]: short.nc has 3"),
     "results exist": (
         changed(TrainingParameters={"Epochs": 1, "Results": "old.nc"}),
         "old.nc exists already; give TrainingParameters.Results another name, or --overwrite to replace it",

@@ -184,9 +184,13 @@ CASES = [
     (
         TRAIN.replace("gl_output.nc", "short.nc"),
         1,
-        "-i: gl_input.nc has 3 rows and -o: short.nc 2 rows; make both files",
+        "-i: gl_input.nc has 3 samples, and -o: short.nc has 2; -o: short.nc has neither names nor a digest of them",
     ),
-    (TRAIN.replace("gl_output.nc", "others.nc"), 1, "row 1 is 's1' in -i: gl_input.nc and 's2' in -o: others.nc"),
+    (
+        TRAIN.replace("gl_output.nc", "others.nc"),
+        1,
+        "sample 1 is 's1' in -i: gl_input.nc and 's2' in -o: others.nc",
+    ),
     (f"{PREDICT} -k 5", 1, "-k is 5, and the layer 'Output' has 4 items"),
     (f"{PREDICT} -l Hiden", 1, "-l: gl.dsstne has no layer 'Hiden' that it computes; did you mean 'Hidden'?"),
     (f"{PREDICT} -l Input", 1, "-l: gl.dsstne has no layer 'Input' that it computes"),
@@ -199,7 +203,7 @@ CASES = [
     ),
     (PREDICT.replace("-i features", "-i few"), 1, "-i: few has 2 features, and the layer 'Input' of gl.dsstne has 4"),
     (PREDICT.replace("-o features", "-o few"), 1, "-o: few has 2 features, and the layer 'Output' of gl.dsstne has 4"),
-    (PREDICT.replace("-o features", "-o swapped"), 1, "-o: swapped has the feature 'b' at 0, and gl.dsstne has 'a'"),
+    (PREDICT.replace("-o features", "-o swapped"), 1, "feature 0 is 'b' in -o: swapped and 'a' in the layer 'Output'"),
     (PREDICT.replace(" -i features", ""), 1, "-i is missing: T is a text, which needs the index of the features"),
     (
         PREDICT.replace("gl.dsstne", "nameless.dsstne").replace(" -o features", ""),
@@ -207,7 +211,7 @@ CASES = [
         "-o: nameless.dsstne has no names for the layer 'Output'; give the features' index",
     ),
     (f"{PREDICT} -t analog --malformed error", 1, "T, line 1, column 4"),
-    (f"{PREDICT} -f short.nc", 1, "-f: short.nc has 2 rows without names; expected 3, one for each sample"),
+    (f"{PREDICT} -f short.nc", 1, "-f: short.nc has 2 samples, and -r: T has 3; -f: short.nc has neither names"),
 ]
 
 

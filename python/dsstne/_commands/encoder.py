@@ -141,7 +141,7 @@ def _computing(given: Namespace) -> dict[str, Any]:
 def _predict(given: Namespace, said: Cdl) -> None:
     """Prints precision, recall and NDCG of the lists of a trained network."""
     from dsstne import evaluate, load
-    from dsstne._commands import sources
+    from dsstne._commands import indexes
     from dsstne._tables import Table
     from dsstne.errors import InvalidArgumentError, InvalidDataError
 
@@ -152,16 +152,18 @@ def _predict(given: Namespace, said: Cdl) -> None:
             raise InvalidArgumentError(f"Network: {said.network} has no output, so there is nothing to evaluate")
         inputs = _sources(given, model, said.data[0], [*model.inputs], are_targets=False)
         targets = _sources(given, model, said.data[-1], [model.output], are_targets=True)
+        (inputs, targets), notes = indexes.same_samples(
+            [(f"Data: {said.data[0]}", inputs), (f"Data: {said.data[-1]}", targets)]
+        )
         first, last = next(iter(inputs.values())), targets[model.output]
-        sources.check_rows(f"Data: {said.data[0]}", first, f"Data: {said.data[-1]}", last)
         rows = first.matrix.shape[0]
         if not rows:
             raise InvalidDataError(f"Data: {said.data[0]} has no rows to evaluate")
         items = last.matrix.shape[1]  # the other units fill up a layer of DSSTNE
-        X = _fitted(inputs, model.inputs, "Data", said.data[0], said)
-        Y = _fitted(targets, model.outputs, "Data", said.data[-1], said)
+        X = _fitted(inputs, model, "Data", said.data[0], said, notes)
+        Y = _fitted(targets, model, "Data", said.data[-1], said, notes)
         if given.dry_run:
-            print("nothing was computed", file=sys.stderr)
+            _finish(["nothing was computed", *notes])
             return
         k = min(_K, items)
         kinds = ("precision", "recall", "ndcg")
@@ -177,6 +179,7 @@ def _predict(given: Namespace, said: Cdl) -> None:
         )
     table = [[str(n), *(f"{found[f'{kind}@{n}']:.4f}" for kind in kinds)] for n in range(1, k + 1)]
     print(Table(["k", *kinds], table, right=range(4)).text())
+    _finish(notes)
 
 
 def _sources(
@@ -184,13 +187,13 @@ def _sources(
 ) -> dict[str, Source]:
     """Reads the matrices of layers: the data sets "input" and "output", or those of the layers."""
     from dsstne import netcdf
-    from dsstne._commands import predict, sources
+    from dsstne._commands import indexes, sources
     from dsstne.errors import InvalidDataError
 
     kind = sources.kind_of(path)
     if kind == "text":
         raise InvalidDataError(f"Data: {path} is a text, whose features have no numbers; make a NetCDF file of it")
-    names = predict.data_sets(model)
+    names = indexes.kept(model, "datasets")
     usual = "output" if are_targets else "input"
     if kind == "netcdf" and len(layers) == 1 and usual in {one.name for one in netcdf.datasets(path)}:
         names |= dict.fromkeys(layers, usual)
@@ -208,7 +211,7 @@ def _validate(given: Namespace, said: Cdl) -> None:
     from pathlib import Path
 
     from dsstne import fit, load, network
-    from dsstne._commands import predict, sources, train
+    from dsstne._commands import indexes, train
     from dsstne.errors import DsstneError, InvalidArgumentError
     from dsstne.network import Network
 
@@ -221,32 +224,43 @@ def _validate(given: Namespace, said: Cdl) -> None:
             model = opened.enter_context(load(said.network, threads=given.threads))
             if model.network is None:
                 raise InvalidArgumentError(f"Network: {said.network} is not a network of layers; it has no gradients")
-            definition = Network(model.network, {}, predict.data_sets(model))
+            definition = Network(model.network, {}, indexes.kept(model, "datasets"))
         inputs, targets = train.read(wanted, definition, {})
-        first, last = next(iter(inputs.values())), next(iter(targets.values()))
-        sources.check_rows(f"{words['i']}: {wanted.i}", first, f"{words['o']}: {wanted.o}", last)
+        (inputs, targets), notes = indexes.same_samples(
+            [(f"{words['i']}: {wanted.i}", inputs), (f"{words['o']}: {wanted.o}", targets)]
+        )
         if model is None:
             X, Y = ({layer: one.matrix for layer, one in read.items()} for read in (inputs, targets))
             definition = train.with_stored_only(definition, targets)
             options = {"seed": wanted.seed, **_computing(given)}
             model = opened.enter_context(fit(X, Y, network=definition, epochs=0, progress=False, **options))
         else:
-            X = _fitted(inputs, model.inputs, words["i"], wanted.i, said)
-            Y = _fitted(targets, model.outputs, words["o"], wanted.o, said)
+            X = _fitted(inputs, model, words["i"], wanted.i, said, notes)
+            Y = _fitted(targets, model, words["o"], wanted.o, said, notes)
         if given.dry_run:
-            print("nothing was computed", file=sys.stderr)
+            _finish(["nothing was computed", *notes])
             return
         found: Any = model.check_gradients(X, Y, seed=wanted.seed, **_computing(given))
     print(found)
+    _finish(notes)
     if not found["agrees"]:
         wrong = ", ".join(found["disagreeing"])
         raise DsstneError(f"the gradients of {wrong} do not agree with the differences of the loss")
 
 
-def _fitted(read: dict[str, Source], units: dict[str, int], what: str, path: str, said: Cdl) -> dict[str, Any]:
-    """Returns the matrices of layers, as wide as these."""
-    from dsstne._commands import sources
+def _fitted(read: dict[str, Source], model: Model, what: str, path: str, said: Cdl, notes: list[str]) -> dict[str, Any]:
+    """Returns the matrices of layers, as wide as these; adds notes for the user."""
+    from dsstne._commands import indexes
 
-    return {
-        layer: sources.fitted(what, path, one, units[layer], layer, said.network).matrix for layer, one in read.items()
-    }
+    fitted = {}
+    for layer, source in read.items():
+        wide, more = indexes.as_wide(what, path, source, indexes.of_layer(model, layer, said.network))
+        notes += more
+        fitted[layer] = wide.matrix
+    return fitted
+
+
+def _finish(lines: Sequence[str]) -> None:
+    """Writes the last lines for the user."""
+    for line in dict.fromkeys(lines):
+        print(line, file=sys.stderr)

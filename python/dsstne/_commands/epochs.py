@@ -16,6 +16,7 @@ from dsstne.errors import InputOutputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
 
     from dsstne.network import Network
 
@@ -35,11 +36,16 @@ class Epochs(Callback):
         given: The flags.
         network: The definition.
         same_items: Whether the items of the input are those of the output, so that metrics leave out those of a row.
+        digests: Digests of the features of layers, for the file of the network.
+        begin: What is to be done when everything is known to fit.
     """
 
-    def __init__(self, given: Namespace, network: Network, same_items: bool) -> None:
-        self._given, self._same_items = given, same_items
-        self._kept = {"kind": "FeedForward", **network.training, "datasets": network.datasets, "locked": []}
+    def __init__(
+        self, given: Namespace, network: Network, same_items: bool, digests: dict[str, str], begin: Callable[[], None]
+    ) -> None:
+        self._given, self._same_items, self._begin = given, same_items, begin
+        kept = {"datasets": network.datasets, "features": digests, "locked": []}
+        self._kept = {"kind": "FeedForward", **network.training, **kept}
         self._is_log = not sys.stderr.isatty()
         self._networks = networks(given)
         self.metrics = given.metrics or ()
@@ -53,6 +59,8 @@ class Epochs(Callback):
             _netcdf_model.check(model, self._given.n)
         if self._given.dry_run:
             print(self._now().trainer.plan())
+        else:
+            self._begin()
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Ends a dry run."""

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse
 
 from dsstne._commands import sources
+from dsstne._commands.indexes import Index, compare, of
 from dsstne.dataset import Dataset
-from dsstne.errors import InvalidDataError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -36,7 +36,13 @@ class Filter(NamedTuple):
 
 
 def read(
-    given: Namespace, samples: Sequence[str], labels: Sequence[str], units: int, layer: str, names: Mapping[str, str]
+    given: Namespace,
+    samples: Sequence[str],
+    labels: Sequence[str],
+    units: int,
+    layer: str,
+    names: Mapping[str, str],
+    known: sources.Source,
 ) -> Filter:
     """Reads the file of ``-f``.
 
@@ -47,15 +53,20 @@ def read(
         units: Number of units of the layer, at least that of the labels.
         layer: Name of the layer.
         names: Names of the data sets that the layers take.
+        known: What was read of ``-r``, which may be the same file.
 
     Raises:
-        InvalidDataError: Rows or columns have no names and another number than those of the samples or items.
+        InvalidDataError: Rows or columns have no names, and another number than the samples or items, or other digests.
     """
-    if sources.kind_of(given.f) != "text":
+    kind = sources.kind_of(given.f)
+    source = known if _is_in(given, kind, known, labels, layer, names) else None
+    if source is not None and not (given.filter_values and kind == "text"):
+        return _matched(given, source, known, samples, labels, units)
+    if kind != "text":
         source = sources.by_layer("-f", given.f, [layer], names, given, are_targets=True)[layer]
-        return Filter(_matched(given.f, source, samples, labels, units), "")
+        return _matched(given, source, known, samples, labels, units)
     indexes = {"features": labels, "samples": samples}
-    source = sources.read_text(given.f, given, **indexes)
+    source = sources.read_text(given.f, given, **indexes) if source is None else source
     if given.filter_values:  # the places of malformed lines are known from the reading before
         with tempfile.TemporaryDirectory() as folder:
             copy = _with_values(given.f, Path(folder))
@@ -64,6 +75,22 @@ def read(
     else:
         matrix = sources.widened(source.matrix.to_scipy(), units)
     return Filter(matrix, source.findings)
+
+
+def _is_in(
+    given: Namespace, kind: str, known: sources.Source, labels: Sequence[str], layer: str, names: Mapping[str, str]
+) -> bool:
+    """Reports whether what was read of ``-r`` has all that a filter needs: it is the same file with all the items."""
+    if not Path(given.f).samefile(given.r):
+        return False
+    if kind == "text" and given.t != "indicator":  # in which every feature must have a value, and 0 is no entry
+        return False
+    if kind == "netcdf":
+        wanted = sources.data_sets("-f", given.f, [layer], names, given, are_targets=True)[layer]
+        # Weights multiply the values of an input, and whole rows may be moved by -0.5.
+        if wanted.name != known.name or wanted.weighted or not wanted.sparse:
+            return False
+    return known.items is not None and set(labels) <= set(map(str, known.items))
 
 
 def _lenient(given: Namespace) -> Namespace:
@@ -81,17 +108,23 @@ def _with_values(path: str, folder: Path) -> str:
 
 
 def _matched(
-    path: str, source: sources.Source, samples: Sequence[str], labels: Sequence[str], units: int
-) -> scipy.sparse.csr_array:
+    given: Namespace,
+    source: sources.Source,
+    predicted: sources.Source,
+    samples: Sequence[str],
+    labels: Sequence[str],
+    units: int,
+) -> Filter:
     """Returns the matrix of a data file with the samples as rows and the items as columns."""
+    place = f"-f: {given.f}"
+    others = (of("sample", f"-r: {given.r}", predicted), Index("the output", len(labels), labels))
+    notes = [
+        compare(what, own, index)
+        for what, index in zip(("sample", "feature"), others, strict=True)
+        if (own := of(what, place, source)).labels is None  # else they are found by their labels
+    ]
     matrix: Any = source.matrix[:] if isinstance(source.matrix, Dataset) else scipy.sparse.csr_array(source.matrix)
-    for axis, (what, names, ours) in enumerate((("rows", source.rows, samples), ("columns", source.items, labels))):
-        if names is None and matrix.shape[axis] not in (len(ours), units if axis else len(ours)):
-            raise InvalidDataError(
-                f"-f: {path} has {matrix.shape[axis]:,} {what} without names; expected {len(ours):,}, one for each "
-                f"{'item' if axis else 'sample'}"
-            )
-    if source.rows is not None:
+    if source.rows is not None and list(map(str, source.rows)) != list(samples):
         at = {str(name): row for row, name in enumerate(source.rows)}
         empty = scipy.sparse.csr_array((1, matrix.shape[1]), dtype=matrix.dtype)
         matrix = scipy.sparse.csr_array(scipy.sparse.vstack([matrix, empty], format="csr"))
@@ -107,8 +140,10 @@ def _matched(
             chosen[known],
             np.r_[0, np.cumsum(np.bincount(rows[known], minlength=matrix.shape[0]))],
         )
-        return scipy.sparse.csr_array(entries, shape=(matrix.shape[0], units))
-    return sources.widened(matrix, units)
+        matrix = scipy.sparse.csr_array(entries, shape=(matrix.shape[0], units))
+    matrix = scipy.sparse.csr_array(matrix, copy=False)
+    matrix.resize((len(samples), units))  # of an index that has grown since the file was made, or was longer then
+    return Filter(matrix, "\n".join(filter(None, notes)))
 
 
 def listed(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:

@@ -45,6 +45,8 @@ class Source(NamedTuple):
         stored_only: Whether only stored entries count in the loss.
         name: Name of the data set in a NetCDF file.
         findings: What the reading of a text found, for the user.
+        items_digest: Digest of the names of the columns, of a NetCDF file that has one.
+        rows_digest: Digest of the names of the rows.
     """
 
     matrix: Any
@@ -54,6 +56,8 @@ class Source(NamedTuple):
     stored_only: bool = False
     name: str | None = None
     findings: str = ""
+    items_digest: str | None = None
+    rows_digest: str | None = None
 
 
 def kind_of(path: str) -> str:
@@ -118,7 +122,7 @@ def by_layer(
     """
     kind = kind_of(path)
     if kind == "netcdf":
-        return _data_sets(flag, path, layers, names, given.d, are_targets)
+        return _read(path, data_sets(flag, path, layers, names, given, are_targets=are_targets), are_targets)
     if len(layers) != 1:
         raise InvalidArgumentError(
             f"{flag}: {path} holds one matrix, and the network takes one for each of the layers {', '.join(layers)}; "
@@ -127,10 +131,17 @@ def by_layer(
     return {layers[0]: read_mapped(path) if kind == "mapped" else read_text(path, given, **text)}
 
 
-def _data_sets(
-    flag: str, path: str, layers: Sequence[str], known: Mapping[str, str], wanted: str | None, are_targets: bool
-) -> dict[str, Source]:
-    """Reads data sets of a NetCDF file, each once."""
+def data_sets(
+    flag: str,
+    path: str,
+    layers: Sequence[str],
+    known: Mapping[str, str],
+    given: Namespace,
+    *,
+    are_targets: bool = False,
+) -> dict[str, netcdf.DataSet]:
+    """Returns the data sets of a NetCDF file that layers take; arguments and errors are those of :func:`by_layer`."""
+    wanted = given.d
     listed = {one.name: one for one in netcdf.datasets(path)}
     suffix = "_output" if are_targets else "_input"
     chosen = {}
@@ -147,32 +158,30 @@ def _data_sets(
                 f"{flag}: {path} has {'the data sets' if len(listed) > 1 else 'the data set'} "
                 f"{', '.join(map(repr, listed))}, and {takes}; {remedy}"
             )
-        chosen[layer] = found
+        chosen[layer] = listed[found]
+    return chosen
+
+
+def _read(path: str, chosen: Mapping[str, netcdf.DataSet], are_targets: bool) -> dict[str, Source]:
+    """Reads data sets of a NetCDF file, each once."""
     sources = {}
-    for name in dict.fromkeys(chosen.values()):
+    for name, of in {one.name: one for one in chosen.values()}.items():
         data = netcdf.read(path, name, as_target=are_targets)
         matrix, weights = data.matrix, data.sample_weight
         if weights is not None and not are_targets:  # the weight of an example multiplies its input, too
             matrix = scipy.sparse.csr_array(matrix[:]).multiply(weights[:, None]).tocsr()
             weights = None
-        sources[name] = Source(matrix, data.items, data.rows, weights, listed[name].stored_only, name)
-    return {layer: sources[name] for layer, name in chosen.items()}
-
-
-def check_rows(left: str, ours: Source, right: str, theirs: Source) -> None:
-    """Refuses files whose rows are not the same samples, as far as they have names.
-
-    Raises:
-        InvalidDataError: The numbers of rows or the names differ.
-    """
-    a, b = (source.matrix.shape[0] for source in (ours, theirs))
-    remedy = "make both files with the same index of the samples"
-    if a != b:
-        raise InvalidDataError(f"{left} has {counted(a, 'row')} and {right} {counted(b, 'row')}; {remedy}")
-    if ours.rows is not None and theirs.rows is not None:
-        for row, (one, other) in enumerate(zip(ours.rows, theirs.rows, strict=True)):
-            if str(one) != str(other):
-                raise InvalidDataError(f"row {row} is {one!r} in {left} and {other!r} in {right}; {remedy}")
+        sources[name] = Source(
+            matrix,
+            data.items,
+            data.rows,
+            weights,
+            of.stored_only,
+            name,
+            items_digest=of.items_digest,
+            rows_digest=of.rows_digest,
+        )
+    return {layer: sources[one.name] for layer, one in chosen.items()}
 
 
 def files_of(path: str) -> list[str]:
@@ -219,24 +228,6 @@ def skipped_lines(malformed: dict[str, Any], words: Mapping[str, str]) -> str:
         for kind, one in malformed.items()
     ]
     return f"skipped {counted(sum(kind['lines'] for kind in malformed.values()), 'malformed line')}: {', '.join(kinds)}"
-
-
-def check_size(flag: str, path: str, size: int, units: int, layer: str, network: str) -> None:
-    """Refuses an index or a matrix of another width than a layer, which DSSTNE rounds up to a multiple of 128."""
-    if units not in (size, -(-size // 128) * 128):
-        raise InvalidDataError(
-            f"{flag}: {path} has {size:,} features, and the layer {layer!r} of {network} has {units:,}: "
-            "the network was trained with another index"
-        )
-
-
-def fitted(flag: str, path: str, source: Source, units: int, layer: str, network: str) -> Source:
-    """Returns a source whose matrix is as wide as a layer; see :func:`check_size`."""
-    check_size(flag, path, source.matrix.shape[1], units, layer, network)
-    if source.matrix.shape[1] == units:
-        return source
-    matrix = source.matrix.to_scipy() if hasattr(source.matrix, "to_scipy") else source.matrix
-    return source._replace(matrix=widened(matrix, units))
 
 
 def widened(matrix: Any, columns: int) -> scipy.sparse.csr_array:

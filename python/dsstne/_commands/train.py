@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -11,7 +12,7 @@ from dsstne._commands import flags
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dsstne._commands.sources import Source
     from dsstne.network import Network
@@ -116,56 +117,64 @@ def work(given: Namespace, definition: Network) -> None:
     from pathlib import Path
 
     from dsstne import fit
-    from dsstne._commands import interruption, sources, validation
+    from dsstne._commands import indexes, interruption, locks, sources, validation
     from dsstne._commands.epochs import Epochs
     from dsstne.callbacks import CSVLogger
-    from dsstne.errors import InvalidDataError, MissingFileError
+    from dsstne.errors import InvalidDataError
     from dsstne.textfile import write_index
 
     words = given.words
     names_file = f"{given.n}.features" if given.n.endswith(".nc") else None
     _check_outputs(given, names_file)
-    indexes = {"features": given.features, "samples": given.samples}
-    missing = {key: path for key, path in indexes.items() if path is not None and not os.path.exists(path)}  # noqa: PTH110
-    inputs, targets = read(given, definition, indexes)
-    first, last = next(iter(inputs.values())), next(iter(targets.values()))
-    sources.check_rows(f"{words['i']}: {given.i}", first, f"{words['o']}: {given.o}", last)
-    if not first.matrix.shape[0]:
-        raise InvalidDataError(f"{words['i']}: {given.i} has no rows to learn from")
-    made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
-    for path, labels in made.items():
-        if labels is None:
-            raise MissingFileError(
-                f"{path}: no such index, and {given.i} has no names to make it of", errno.ENOENT, path
+    places = {key: f"{words[key]}: {getattr(given, key)}" for key in ("i", "o")}
+    named = {key: path for key in ("features", "samples") if (path := getattr(given, key)) is not None}
+    with contextlib.ExitStack() as until_training:
+        absent = [path for path in named.values() if not os.path.exists(path)]  # noqa: PTH110
+        until_training.enter_context(locks.held([] if given.dry_run else absent))
+        missing = {key: path for key, path in named.items() if not os.path.exists(path)}  # noqa: PTH110
+        inputs, targets = read(given, definition, named)
+        findings = [one.findings for one in [*inputs.values(), *targets.values()]]
+        (inputs, targets), notes = indexes.same_samples([(places["i"], inputs), (places["o"], targets)])
+        findings += notes + _check_indexes(given, named, next(iter(inputs.values())))
+        first, last = next(iter(inputs.values())), next(iter(targets.values()))
+        if not first.matrix.shape[0]:
+            raise InvalidDataError(f"{places['i']} has no rows to learn from")
+        made = _made(given, missing, first)
+        held_out, found = validation.read(given, definition, inputs, targets)
+        findings = list(dict.fromkeys(filter(None, findings + found)))
+
+        def begin() -> None:
+            """Writes the new indexes before the training, so that no other command waits for its end."""
+            for path, labels in made.items():
+                write_index(path, labels)
+            until_training.close()
+
+        kept = interruption.checkpoint(given)
+        digests = _digests({**inputs, **targets})
+        called: list[Any] = [Epochs(given, definition, _same_items(inputs, targets), digests, begin)]
+        if not given.dry_run:
+            called += [kept, *([] if given.metrics_file is None else [CSVLogger(given.metrics_file)])]
+        try:
+            model = fit(
+                {layer: source.matrix for layer, source in inputs.items()},
+                {layer: source.matrix for layer, source in targets.items()},
+                network=with_stored_only(definition, targets),
+                items=last.items,
+                sample_weight={
+                    layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None
+                },
+                validation=held_out,
+                **_training(given, first.matrix.shape[0]),
+                resume=given.resume and not given.dry_run,
+                callbacks=called,
+                progress=not given.dry_run,
             )
-    held_out, found = validation.read(given, definition, inputs, targets)
-    found = [one.findings for one in [*inputs.values(), *targets.values()]] + found
-    findings = list(dict.fromkeys(filter(None, found)))
-    kept = interruption.checkpoint(given)
-    called: list[Any] = [Epochs(given, definition, _same_items(inputs, targets))]
-    if not given.dry_run:
-        called += [kept, *([] if given.metrics_file is None else [CSVLogger(given.metrics_file)])]
-    try:
-        model = fit(
-            {layer: source.matrix for layer, source in inputs.items()},
-            {layer: source.matrix for layer, source in targets.items()},
-            network=with_stored_only(definition, targets),
-            items=last.items,
-            sample_weight={layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None},
-            validation=held_out,
-            **_training(given, first.matrix.shape[0]),
-            resume=given.resume and not given.dry_run,
-            callbacks=called,
-            progress=not given.dry_run,
-        )
-    except KeyboardInterrupt:
-        raise interruption.explained(given, kept) from None
+        except KeyboardInterrupt:
+            raise interruption.explained(given, kept) from None
     if given.dry_run:
         _finish("nothing was trained or written", findings)
         return
     with interruption.deferred():  # the trained network would be lost
-        for path, labels in made.items():
-            write_index(path, labels)
         if names_file is not None and model.items is not None:
             write_index(names_file, list(map(str, model.items)))
         model.save(given.n)
@@ -222,9 +231,7 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
         raise InvalidArgumentError(f"{there[0]} exists already; --overwrite replaces the networks of epochs")
 
 
-def read(
-    given: Namespace, network: Network, indexes: dict[str, str | None]
-) -> tuple[dict[str, Source], dict[str, Source]]:
+def read(given: Namespace, network: Network, named: Mapping[str, str]) -> tuple[dict[str, Source], dict[str, Source]]:
     """Reads the data of all inputs and outputs."""
     from dsstne._commands import sources
     from dsstne.errors import InvalidArgumentError, NotFoundError
@@ -240,8 +247,8 @@ def read(
                 f"{words['c']}: {given.c}: the network has no {kind} layer, so there is nothing to train"
             )
     text: dict[str, Any] = {"values": given.t}
-    for key, path in indexes.items():
-        if path is not None and os.path.exists(path):  # noqa: PTH110
+    for key, path in named.items():
+        if "text" in (sources.kind_of(given.i), sources.kind_of(given.o)) and os.path.exists(path):  # noqa: PTH110
             text[key] = read_index(path)
     inputs = sources.by_layer(words["i"], given.i, layers["input"], network.datasets, given, **text)
     first = next(iter(inputs.values()))
@@ -261,6 +268,47 @@ def _same_items(inputs: dict[str, Source], targets: dict[str, Source]) -> bool:
     """Reports whether the network has one input and one output with the same names of items."""
     names = [next(iter(data.values())).items for data in (inputs, targets) if len(data) == 1]
     return len(names) == 2 and all(one is not None for one in names) and list(names[0]) == list(names[1])
+
+
+def _check_indexes(given: Namespace, named: Mapping[str, str], first: Source) -> list[str]:
+    """Refuses data files of other indexes than those of ``--features`` and ``--samples``; returns notes for the user.
+
+    The labels of a text are those of the indexes, so they are not compared.
+    """
+    from dsstne._commands import indexes, sources
+    from dsstne.textfile import read_index
+
+    kinds = {key: sources.kind_of(path) for key, path in (("-i", given.i), ("-o", given.o))}
+    notes = []
+    for key, path in named.items():
+        # The samples are those of both files, but the features of a text may be others than those of a data file.
+        is_text = kinds["-i"] == "text" or (key == "features" and kinds["-o"] == "text")
+        if not is_text and os.path.exists(path):  # noqa: PTH110
+            labels, what = read_index(path), key.removesuffix("s")
+            index = indexes.Index(f"--{key}: {path}", len(labels), labels)
+            notes.append(indexes.compare(what, index, indexes.of(what, f"-i: {given.i}", first)))
+    return [note for note in notes if note]
+
+
+def _made(given: Namespace, missing: Mapping[str, str], first: Source) -> dict[str, Any]:
+    """Returns the labels of the indexes to write, by their paths."""
+    from dsstne.errors import MissingFileError
+
+    made = {path: first.items if key == "features" else first.rows for key, path in missing.items()}
+    for path, labels in made.items():
+        if labels is None:
+            raise MissingFileError(
+                f"{path}: no such index, and {given.i} has no names to make it of", errno.ENOENT, path
+            )
+    return made
+
+
+def _digests(layers: Mapping[str, Source]) -> dict[str, str]:
+    """Returns the digests of the features of layers, as far as these have names or digests."""
+    from dsstne._items import digest_of
+
+    known = {layer: one.items_digest if one.items is None else digest_of(one.items) for layer, one in layers.items()}
+    return {layer: digest for layer, digest in known.items() if digest is not None}
 
 
 def with_stored_only(network: Network, targets: dict[str, Source]) -> Network:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dsstne._commands import sources
+from dsstne._commands import indexes, sources
 from dsstne.errors import InvalidArgumentError, InvalidDataError
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def read(
     flag = "--validation"
     found = _by_layer(flag, given.validation, given, network, targets, f"-o: {given.o}", rows, of_rows)
     held_out = next(iter(found.values()))
-    sources.check_rows(of_rows, rows, f"{flag}: {given.validation}", held_out)
-    findings.append(held_out.findings)
+    (same, held_out), notes = indexes.aligned([(of_rows, rows), (f"{flag}: {given.validation}", held_out)])
+    if same is not rows:
+        raise InvalidDataError(f"{flag}: {given.validation} has samples that {of_rows} lacks")
+    findings += [held_out.findings, *notes]
     if pair is None:
         return held_out.matrix, findings
     return ({layer: one.matrix for layer, one in pair.items()}, held_out.matrix), findings
