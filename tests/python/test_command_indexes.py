@@ -1,8 +1,8 @@
 """Samples and features of the files of commands: the same, of an index that has grown, unknown, or others."""
 
-import hashlib
 import json
-import struct
+import re
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -26,6 +26,11 @@ CONFIG = {
 TRAIN = ["train", "-c", "config.json", "-e", "2"]
 PREDICT = ["predict", "-s", "recs", "-k", "2"]
 
+DOCUMENTED = {}
+PAGE = Path(__file__).parents[2] / "docs" / "dsstne.md"
+exec(re.search(r"```python\n(import hashlib.*?)```", PAGE.read_text(), re.DOTALL)[1], DOCUMENTED)
+digest = DOCUMENTED["digest"]  # of labels
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
@@ -37,14 +42,6 @@ def folder(tmp_path, monkeypatch):
     dsstne.write_index("features", ITEMS)
     dsstne.write_index("samples", ROWS)
     return tmp_path
-
-
-def digest(labels):
-    """Returns the digest of labels as docs/dsstne.md describes it."""
-    encoded = [label.encode() for label in labels]
-    ends = [sum(map(len, encoded[:n])) for n in range(len(encoded) + 1)]
-    whole = struct.pack(f"<{len(ends)}q", *ends) + b"".join(encoded)
-    return f"{len(encoded)} {hashlib.sha256(whole).hexdigest()}"
 
 
 def without_names(path, digests=True):

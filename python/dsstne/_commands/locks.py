@@ -28,7 +28,7 @@ def held(indexes: Iterable[str]) -> Iterator[None]:
         indexes: Paths of the index files, which need not exist.
 
     Raises:
-        InputOutputError: The file of a lock cannot be opened.
+        InputOutputError: A lock cannot be taken.
     """
     paths = {os.path.realpath(path): path for path in indexes}
     is_said = False
@@ -57,7 +57,7 @@ def _lock(index: Path, shown: str) -> Iterator[bool]:
     try:
         descriptor, is_locked = _taken(beside, shown)
     except OSError as error:
-        text = f"{shown}: its lock, the file {beside}, cannot be opened: {error.strerror or error}"
+        text = f"{shown}: its lock, the file {beside}, cannot be taken: {error.strerror or error}"
         raise InputOutputError(text, error.errno or 0, shown) from None
     try:
         yield is_locked
@@ -85,12 +85,9 @@ def _taken(beside: Path, shown: str) -> tuple[int, bool]:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), beside.lstat()):
                     return descriptor, True
-        except OSError as error:
-            if error.errno in _WITHOUT_LOCKS:
+        except BaseException as error:  # also Ctrl-C while it waits
+            if isinstance(error, OSError) and error.errno in _WITHOUT_LOCKS:
                 return descriptor, False
-            os.close(descriptor)
-            raise
-        except BaseException:  # Ctrl-C while it waits
             os.close(descriptor)
             raise
         os.close(descriptor)
