@@ -448,11 +448,11 @@ class Checkpoint(Callback):
             self._written = now.step
 
     @contextlib.contextmanager
-    def _warning(self) -> Iterator[None]:
+    def _warning(self, what: str = "training goes on") -> Iterator[None]:
         try:
             yield
         except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=11)  # who called fit()
+            warnings.warn(f"{what} without a new checkpoint: {error}", stacklevel=11)  # who called fit()
 
     def __enter__(self) -> None:
         """Begins the epochs."""
@@ -463,7 +463,7 @@ class Checkpoint(Callback):
         if kind is None:
             self._write(run.model, last=True)
         elif issubclass(kind, KeyboardInterrupt):
-            with self._warning():
+            with self._warning("training ends"):
                 self._write(run.model, last=True)
         else:
             with self._warning():

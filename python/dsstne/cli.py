@@ -8,6 +8,7 @@ import importlib
 import signal
 import sys
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     given = command.parse(arguments)
     ended: list[int] = []  # the signal that ended the command, if it was not Ctrl-C
     try:
-        with _terminable(ended):
+        with _terminable(ended), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(
+                f"dsstne {name}: warning: {message}", file=sys.stderr
+            )
             command.run(given)
     except KeyboardInterrupt as stop:
         how = f"; {stop}" if str(stop) else ""

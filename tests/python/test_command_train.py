@@ -16,6 +16,7 @@ from terminal import terminal
 
 import dsstne
 from dsstne._commands import outputs, train
+from dsstne._commands.epochs import Epochs
 from dsstne.cli import main
 
 X = scipy.sparse.random_array((60, 30), density=0.2, format="csr", rng=0, dtype=np.float32)
@@ -233,6 +234,70 @@ def test_a_signal_waits_until_the_network_is_written(folder, monkeypatch, capsys
     assert main([*FILES, "-n", "gl.dsstne", "-e", "1"]) == status
     assert weights("gl.dsstne")
     assert "gl.dsstne: 1 epoch, 1 step, loss " in capsys.readouterr().err
+
+
+@pytest.fixture
+def two_epochs(monkeypatch):
+    """Ends each training by Ctrl-C after two epochs."""
+    after = Epochs.after_iteration
+
+    def stop(callback, model, epoch, evals_log):
+        after(callback, model, epoch, evals_log)
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Epochs, "after_iteration", stop)
+
+
+def test_a_second_signal_waits_until_the_state_is_written(two_epochs, monkeypatch, capsys):
+    save = dsstne.Trainer._save
+
+    def save_late(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        save(*arguments)
+
+    monkeypatch.setattr(dsstne.Trainer, "_save", save_late)
+    assert main([*FILES, "-n", "gl.nc"]) == 143
+    assert capsys.readouterr().err.endswith(
+        "dsstne train -c config.json -i gl_input.nc -o gl_output.nc -n gl.nc --resume\n"
+    )
+    with dsstne.load("gl.nc.checkpoint") as model:
+        assert model.step == 2
+
+
+@pytest.mark.filterwarnings("default")
+def test_without_a_state_no_command_goes_on(two_epochs, monkeypatch, capsys):
+    def full(*_):
+        raise dsstne.InputOutputError("the disk is full", 28, "gl.nc.checkpoint")
+
+    monkeypatch.setattr(dsstne.Trainer, "_save", full)
+    assert main([*FILES, "-n", "gl.nc"]) == 130
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "dsstne train: warning: training ends without a new checkpoint: the disk is full",
+        "dsstne train: interrupted",
+    ]
+
+
+def test_only_a_state_of_every_epoch_takes_memory_beside_the_training(monkeypatch):
+    planned = []
+    trainer = dsstne.Trainer.__init__
+
+    def noted(*arguments, **options):
+        planned.append(options["checkpoints"])
+        trainer(*arguments, **options)
+
+    monkeypatch.setattr(dsstne.Trainer, "__init__", noted)
+    assert main([*FILES, "-n", "a.nc", "-e", "1"]) == 0
+    assert main([*FILES, "-n", "b.nc", "-e", "1", "--checkpoint", "run"]) == 0
+    assert planned == [False, True]
+
+
+def test_a_warning_is_a_line_for_users():
+    command = [*FILES, "-n", "gl.nc", "-e", "1", "--validation", "gl_output.nc"]
+    done = subprocess.run([sys.executable, "-m", "dsstne", *command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "dsstne train: warning: all held-out items are excluded as seen" in done.stderr
+    assert "UserWarning" not in done.stderr
 
 
 def test_held_out_items_are_ranked_after_each_epoch(folder, capsys):

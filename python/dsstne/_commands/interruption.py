@@ -25,9 +25,10 @@ class _IfInterrupted(Checkpoint):
         """Writes nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Writes the file after Ctrl-C."""
+        """Writes the file after Ctrl-C; another one waits until it is there."""
         if kind is not None:
-            super().__exit__(kind, *_)
+            with deferred():
+                super().__exit__(kind, *_)
 
 
 def path_of(given: Namespace) -> str:
