@@ -67,6 +67,14 @@ def test_it_trains_as_dsstne_does_by_default(folder):
     assert same(expected, weights("gl.dsstne"))
     with dsstne.load("gl.dsstne") as model:
         assert model.items.tolist() == ITEMS
+        assert model.same_items
+
+
+def test_items_are_others_if_their_names_are(folder):
+    dsstne.netcdf.write("gl_output.nc", {"gl_output": X}, items={"gl_output": ITEMS[::-1]}, rows=ROWS)
+    assert main([*FILES, "-n", "gl.dsstne", "-e", "1"]) == 0
+    with dsstne.load("gl.dsstne") as model:
+        assert not model.same_items
 
 
 @pytest.mark.parametrize("data", ["T", "gl.arrow"])
