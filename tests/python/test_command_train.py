@@ -308,6 +308,29 @@ def test_a_warning_is_a_line_for_users():
     assert "UserWarning" not in done.stderr
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("more", [[], ["--checkpoint", "run"]])
+def test_a_signal_after_the_last_epoch_does_not_lose_it(monkeypatch, capsys, number, status, more):
+    close = dsstne.Trainer.close
+
+    def close_late(trainer):
+        signal.raise_signal(number)
+        close(trainer)
+
+    monkeypatch.setattr(dsstne.Trainer, "close", close_late)
+    assert main([*FILES, "-n", "gl.nc", "-e", "2", *more]) == status
+    last = capsys.readouterr().err.splitlines()[-1]
+    if more:  # the state of the last epoch is there
+        assert last.endswith("--resume")
+        monkeypatch.setattr(dsstne.Trainer, "close", close)
+        assert main(shlex.split(last)[1:]) == 0
+    else:
+        assert last.startswith("dsstne train: ")
+    assert main([*FILES, "-n", "at_once.nc", "-e", "2"]) == (0 if more else status)
+    assert same(weights("gl.nc"), weights("at_once.nc"))
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 def test_held_out_items_are_ranked_after_each_epoch(folder, capsys):
     train, held_out = dsstne.datasets.hold_out(X)
     for name, matrix in (("in", train), ("out", train), ("held_out", held_out)):

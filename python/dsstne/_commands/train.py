@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dsstne._commands.sources import Source
+    from dsstne.model import Model
     from dsstne.network import Network
 
 # What -mu and -mu1 are for an optimizer, and None where the optimizer has nothing like it.
@@ -113,8 +115,6 @@ def work(given: Namespace, definition: Network) -> None:
             (None = that of the network), and ``words``, which has the names of files in messages.
         definition: The network.
     """
-    from pathlib import Path
-
     from dsstne import fit
     from dsstne._commands import interruption, sources, validation
     from dsstne._commands.epochs import Epochs
@@ -141,42 +141,54 @@ def work(given: Namespace, definition: Network) -> None:
     held_out, found = validation.read(given, definition, inputs, targets)
     found = [one.findings for one in [*inputs.values(), *targets.values()]] + found
     findings = list(dict.fromkeys(filter(None, found)))
-    kept = interruption.checkpoint(given)
-    called: list[Any] = [Epochs(given, definition, _same_items(inputs, targets))]
-    if not given.dry_run:
-        called += [kept, *([] if given.metrics_file is None else [CSVLogger(given.metrics_file)])]
-    try:
-        model = fit(
-            {layer: source.matrix for layer, source in inputs.items()},
-            {layer: source.matrix for layer, source in targets.items()},
-            network=with_stored_only(definition, targets),
-            items=last.items,
-            sample_weight={layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None},
-            validation=held_out,
-            **_training(given, first.matrix.shape[0]),
-            resume=given.resume and not given.dry_run,
-            callbacks=called,
-            progress=not given.dry_run,
-        )
-    except KeyboardInterrupt:
-        raise interruption.explained(given, kept) from None
-    if given.dry_run:
-        _finish("nothing was trained or written", findings)
-        return
-    with interruption.deferred():  # the trained network would be lost
+    with contextlib.ExitStack() as waiting:
+        kept = interruption.checkpoint(given, waiting)
+        called: list[Any] = [Epochs(given, definition, _same_items(inputs, targets))]
+        if not given.dry_run:
+            called += [kept, *([] if given.metrics_file is None else [CSVLogger(given.metrics_file)])]
+        weights = {layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None}
+        try:
+            model = fit(
+                {layer: source.matrix for layer, source in inputs.items()},
+                {layer: source.matrix for layer, source in targets.items()},
+                network=with_stored_only(definition, targets),
+                items=last.items,
+                sample_weight=weights,
+                validation=held_out,
+                **_training(given, first.matrix.shape[0]),
+                resume=given.resume and not given.dry_run,
+                callbacks=called,
+                progress=not given.dry_run,
+            )
+        except KeyboardInterrupt:
+            raise interruption.explained(given, kept) from None
+        if given.dry_run:
+            _finish("nothing was trained or written", findings)
+            return
+        waiting.enter_context(interruption.deferred())  # if it is not there already
         for path, labels in made.items():
             write_index(path, labels)
-        if names_file is not None and model.items is not None:
-            write_index(names_file, list(map(str, model.items)))
-        model.save(given.n)
-        if given.checkpoint is None:
-            Path(interruption.path_of(given)).unlink(missing_ok=True)
+        _write(given, model, names_file)
         record = model.history[-1]
         _finish(
             f"{given.n}: {sources.counted(record['epoch'], 'epoch')}, {sources.counted(record['step'], 'step')}, "
             f"loss {record['loss']:.5g}",
             findings,
         )
+
+
+def _write(given: Namespace, model: Model, names_file: str | None) -> None:
+    """Writes the trained network and the index of its items, and removes the state of a run that was interrupted."""
+    from pathlib import Path
+
+    from dsstne._commands import interruption
+    from dsstne.textfile import write_index
+
+    if names_file is not None and model.items is not None:
+        write_index(names_file, list(map(str, model.items)))
+    model.save(given.n)
+    if given.checkpoint is None:
+        Path(interruption.path_of(given)).unlink(missing_ok=True)
 
 
 def _finish(result: str, findings: Sequence[str]) -> None:
