@@ -67,6 +67,14 @@ def test_it_trains_as_dsstne_does_by_default(folder):
     assert same(expected, weights("gl.dsstne"))
     with dsstne.load("gl.dsstne") as model:
         assert model.items.tolist() == ITEMS
+        assert model.same_items
+
+
+def test_items_are_others_if_their_names_are(folder):
+    dsstne.netcdf.write("gl_output.nc", {"gl_output": X}, items={"gl_output": ITEMS[::-1]}, rows=ROWS)
+    assert main([*FILES, "-n", "gl.dsstne", "-e", "1"]) == 0
+    with dsstne.load("gl.dsstne") as model:
+        assert not model.same_items
 
 
 @pytest.mark.parametrize("data", ["T", "gl.arrow"])
@@ -265,6 +273,7 @@ def test_a_second_signal_waits_until_the_state_is_written(two_epochs, monkeypatc
         assert model.step == 2
 
 
+@pytest.mark.filterwarnings("default")
 def test_without_a_state_no_command_goes_on(two_epochs, monkeypatch, capsys):
     def full(*_):
         raise dsstne.InputOutputError("the disk is full", 28, "gl.nc.checkpoint")
@@ -297,6 +306,29 @@ def test_a_warning_is_a_line_for_users():
     assert done.returncode == 0
     assert "dsstne train: warning: all held-out items are excluded as seen" in done.stderr
     assert "UserWarning" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("more", [[], ["--checkpoint", "run"]])
+def test_a_signal_after_the_last_epoch_does_not_lose_it(monkeypatch, capsys, number, status, more):
+    close = dsstne.Trainer.close
+
+    def close_late(trainer):
+        signal.raise_signal(number)
+        close(trainer)
+
+    monkeypatch.setattr(dsstne.Trainer, "close", close_late)
+    assert main([*FILES, "-n", "gl.nc", "-e", "2", *more]) == status
+    last = capsys.readouterr().err.splitlines()[-1]
+    if more:  # the state of the last epoch is there
+        assert last.endswith("--resume")
+        monkeypatch.setattr(dsstne.Trainer, "close", close)
+        assert main(shlex.split(last)[1:]) == 0
+    else:
+        assert last.startswith("dsstne train: ")
+    assert main([*FILES, "-n", "at_once.nc", "-e", "2"]) == (0 if more else status)
+    assert same(weights("gl.nc"), weights("at_once.nc"))
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_held_out_items_are_ranked_after_each_epoch(folder, capsys):

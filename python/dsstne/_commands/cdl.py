@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsstne._commands.flags import nearest
+from dsstne._commands.train import MOMENTS
 from dsstne.errors import InputOutputError, InvalidArgumentError, MissingFileError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 20  # of a file; a data file that is given by mistake is not read
 _ENDINGS = (".nc", ".dsstne")
-_OPTIMIZERS = ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "adagrad", "adadelta")
 
 
 class Cdl(NamedTuple):
@@ -242,7 +242,7 @@ _TRAINING: dict[str, Reader] = {
     "Lambda": _AT_LEAST_0,
     "CheckpointInterval": _whole(0),
     "CheckpointName": _path,
-    "Optimizer": _word(*_OPTIMIZERS),
+    "Optimizer": _word(*MOMENTS),
     "Results": _network,
     "ShuffleIndices": _boolean,
 }

@@ -24,9 +24,8 @@ _WITH_ALPHA = ("sgd", "momentum", "nesterov")
 def parse(arguments: Sequence[str]) -> Namespace:
     """Reads the command line."""
     parser = flags.Parser("encoder", "Does what a CDL file says: trains, evaluates or checks a network.")
-    parser.argument(
-        "cdl", nargs="?", metavar="FILE.cdl", help="file in DSSTNE's command definition language, which is JSON"
-    )
+    language = "file in DSSTNE's command definition language, which is JSON"
+    parser.argument("cdl", nargs="?", type=flags.path, metavar="FILE.cdl", help=language)
     parser.flag("--overwrite", action="store_true", help="replace Results and networks of epochs if they exist")
     parser.flag("--resume", action="store_true", help="go on from Results.checkpoint, if it exists")
     parser.flag("--dry-run", action="store_true", help="read all files, print the plan of a training, write nothing")
@@ -103,9 +102,10 @@ def _train(given: Namespace, said: Cdl) -> None:
     from dsstne.network import Network
 
     wanted = said.training
-    if "Mu" in wanted and wanted["Optimizer"] == "adagrad":
+    optimizer = wanted["Optimizer"]
+    if "Mu" in wanted and train.MOMENTS[optimizer][0] is None and optimizer != "sgd":  # with which DSSTNE ignores it
         raise InvalidArgumentError(
-            f"{given.cdl}: TrainingParameters.Mu: the optimizer adagrad has no parameter for it; remove it"
+            f"{given.cdl}: TrainingParameters.Mu: the optimizer {optimizer} has no parameter for it; remove it"
         )
     if not _is_definition(said.network):
         raise InvalidArgumentError(f"Network: {said.network} is not JSON; Command train takes a network definition")

@@ -17,18 +17,30 @@ if TYPE_CHECKING:
 
 
 class _IfInterrupted(Checkpoint):
-    """Keeps the state of the run only if Ctrl-C or SIGTERM ends it."""
+    """Keeps the state of the run only if Ctrl-C or SIGTERM ends it.
+
+    Args:
+        path: The file.
+        waiting: What to leave when the trained network is written; from the end of the training on, signals wait for
+            that, because there is no file to go on from.
+    """
 
     _after_epochs = False
+
+    def __init__(self, path: str, waiting: contextlib.ExitStack) -> None:
+        super().__init__(path)
+        self._waiting = waiting
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> None:
         """Writes nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Writes the file after Ctrl-C; another one waits until it is there."""
-        if kind is not None:
-            with deferred():
-                super().__exit__(kind, *_)
+        if kind is None:
+            self._waiting.enter_context(deferred())
+            return
+        with deferred():
+            super().__exit__(kind, *_)
 
 
 def path_of(given: Namespace) -> str:
@@ -36,9 +48,9 @@ def path_of(given: Namespace) -> str:
     return given.checkpoint or f"{given.n}.checkpoint"
 
 
-def checkpoint(given: Namespace) -> Checkpoint:
+def checkpoint(given: Namespace, waiting: contextlib.ExitStack) -> Checkpoint:
     """Returns the callback that keeps the state: after each epoch with ``--checkpoint``, else only if interrupted."""
-    return _IfInterrupted(path_of(given)) if given.checkpoint is None else Checkpoint(given.checkpoint)
+    return _IfInterrupted(path_of(given), waiting) if given.checkpoint is None else Checkpoint(given.checkpoint)
 
 
 def explained(given: Namespace, kept: Checkpoint) -> KeyboardInterrupt:

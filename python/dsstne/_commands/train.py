@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dsstne._commands.sources import Source
+    from dsstne.model import Model
     from dsstne.network import Network
 
 # What -mu and -mu1 are for an optimizer, and None where the optimizer has nothing like it.
-_MOMENTS: dict[str, tuple[str | None, str | None]] = {
+MOMENTS: dict[str, tuple[str | None, str | None]] = {
     "sgd": (None, None),
     "momentum": ("momentum", None),
     "nesterov": ("momentum", None),
@@ -29,7 +30,6 @@ _MOMENTS: dict[str, tuple[str | None, str | None]] = {
     "adadelta": ("decay_rate", None),
 }
 _RATE = 0.025  # of stochastic gradient descent
-RESUME = "go on from the file of --checkpoint or from NETWORK.checkpoint, if it exists"
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
@@ -50,13 +50,14 @@ def parse(arguments: Sequence[str]) -> Namespace:
     moment = "momentum or decay rate of the optimizer, or its first beta (default: its own)"
     parser.flag("-mu", type=flags.number, metavar="NUMBER", help=moment)
     parser.flag("-mu1", type=flags.number, metavar="NUMBER", help="second beta of the optimizer (default: its own)")
-    kinds = f"{', '.join(_MOMENTS)} (default: sgd)"
-    parser.flag("--optimizer", type=flags.word(*_MOMENTS), default="sgd", metavar="KIND", help=kinds)
+    kinds = f"{', '.join(MOMENTS)} (default: sgd)"
+    parser.flag("--optimizer", type=flags.word(*MOMENTS), default="sgd", metavar="KIND", help=kinds)
     parser.flag("--seed", type=flags.seed, default=12134, help="seed of all random numbers (default: 12134)")
     flags.precision(parser)
     state = "keep the state of the run in this file, after each epoch (default: in NETWORK.checkpoint, if interrupted)"
     parser.flag("--checkpoint", type=flags.path, metavar="FILE", help=state)
-    parser.flag("--resume", action="store_true", help=RESUME)
+    again = "go on from the file of --checkpoint or from NETWORK.checkpoint, if it exists"
+    parser.flag("--resume", action="store_true", help=again)
     parser.flag("--overwrite", action="store_true", help="replace NETWORK if it exists")
     parser.flag("--dry-run", action="store_true", help="print the plan of the training and write nothing")
     index = "index of the features of a text; written with those of INPUT if it does not exist"
@@ -80,7 +81,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     for flag, value in (("--validation-input", given.validation_input), ("--metrics", given.metrics)):
         if value is not None and given.validation is None:
             parser.error(f"{flag} needs --validation, the held-out items")
-    for flag, value, name in zip(("-mu", "-mu1"), (given.mu, given.mu1), _MOMENTS[given.optimizer], strict=True):
+    for flag, value, name in zip(("-mu", "-mu1"), (given.mu, given.mu1), MOMENTS[given.optimizer], strict=True):
         if value is not None and name is None and given.optimizer != "sgd":  # with which DSSTNE ignores them
             parser.error(f"{flag}: the optimizer {given.optimizer} has no parameter for it; leave it out")
     given.command = ["train", *arguments]
@@ -114,8 +115,6 @@ def work(given: Namespace, definition: Network) -> None:
             (None = that of the network), and ``words``, which has the names of files in messages.
         definition: The network.
     """
-    from pathlib import Path
-
     from dsstne import fit
     from dsstne._commands import indexes, interruption, locks, sources, validation
     from dsstne._commands.epochs import Epochs
@@ -128,7 +127,7 @@ def work(given: Namespace, definition: Network) -> None:
     _check_outputs(given, names_file)
     places = {key: f"{words[key]}: {getattr(given, key)}" for key in ("i", "o")}
     named = {key: path for key in ("features", "samples") if (path := getattr(given, key)) is not None}
-    with contextlib.ExitStack() as until_training:
+    with contextlib.ExitStack() as waiting, contextlib.ExitStack() as until_training:
         absent = [path for path in named.values() if not os.path.exists(path)]  # noqa: PTH110
         until_training.enter_context(locks.held([] if given.dry_run else absent))
         missing = {key: path for key, path in named.items() if not os.path.exists(path)}  # noqa: PTH110
@@ -149,20 +148,19 @@ def work(given: Namespace, definition: Network) -> None:
                 write_index(path, labels)
             until_training.close()
 
-        kept = interruption.checkpoint(given)
         digests = _digests({**inputs, **targets})
+        kept = interruption.checkpoint(given, waiting)
         called: list[Any] = [Epochs(given, definition, _same_items(inputs, targets), digests, begin)]
         if not given.dry_run:
             called += [kept, *([] if given.metrics_file is None else [CSVLogger(given.metrics_file)])]
+        weights = {layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None}
         try:
             model = fit(
                 {layer: source.matrix for layer, source in inputs.items()},
                 {layer: source.matrix for layer, source in targets.items()},
                 network=with_stored_only(definition, targets),
                 items=last.items,
-                sample_weight={
-                    layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None
-                },
+                sample_weight=weights,
                 validation=held_out,
                 **_training(given, first.matrix.shape[0]),
                 resume=given.resume and not given.dry_run,
@@ -171,21 +169,31 @@ def work(given: Namespace, definition: Network) -> None:
             )
         except KeyboardInterrupt:
             raise interruption.explained(given, kept) from None
-    if given.dry_run:
-        _finish("nothing was trained or written", findings)
-        return
-    with interruption.deferred():  # the trained network would be lost
-        if names_file is not None and model.items is not None:
-            write_index(names_file, list(map(str, model.items)))
-        model.save(given.n)
-        if given.checkpoint is None:
-            Path(interruption.path_of(given)).unlink(missing_ok=True)
+        if given.dry_run:
+            _finish("nothing was trained or written", findings)
+            return
+        waiting.enter_context(interruption.deferred())  # if it is not there already
+        _write(given, model, names_file)
         record = model.history[-1]
         _finish(
             f"{given.n}: {sources.counted(record['epoch'], 'epoch')}, {sources.counted(record['step'], 'step')}, "
             f"loss {record['loss']:.5g}",
             findings,
         )
+
+
+def _write(given: Namespace, model: Model, names_file: str | None) -> None:
+    """Writes the trained network and the index of its items, and removes the state of a run that was interrupted."""
+    from pathlib import Path
+
+    from dsstne._commands import interruption
+    from dsstne.textfile import write_index
+
+    if names_file is not None and model.items is not None:
+        write_index(names_file, list(map(str, model.items)))
+    model.save(given.n)
+    if given.checkpoint is None:
+        Path(interruption.path_of(given)).unlink(missing_ok=True)
 
 
 def _finish(result: str, findings: Sequence[str]) -> None:
@@ -205,10 +213,10 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
     indexes = {"--features": given.features, "--samples": given.samples}
     optional |= {flag: path for flag, path in indexes.items() if path is None or not os.path.exists(path)}  # noqa: PTH110
     written = {words["n"]: given.n, **{flag: path for flag, path in optional.items() if path is not None}}
-    read = {words["c"]: given.c, words["i"]: given.i, words["o"]: given.o}
+    used = {words["c"]: given.c, words["i"]: given.i, words["o"]: given.o}
     more = {"--validation": given.validation, "--validation-input": given.validation_input}
-    read |= {flag: path for flag, path in more.items() if path is not None}
-    outputs.check_distinct(written, read)
+    used |= {flag: path for flag, path in more.items() if path is not None}
+    outputs.check_distinct(written, used)
     for flag, path in written.items():
         outputs.check(flag, path, regular=flag != "--metrics-file")
         if path in (given.n, names_file) and os.path.exists(path) and not given.overwrite:  # noqa: PTH110
@@ -224,7 +232,7 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
     if between is None:
         return
     outputs.check(words["interval"], between.name(between.every))
-    for flag, path in [*written.items(), *read.items()]:
+    for flag, path in [*written.items(), *used.items()]:
         if between.has(path):
             raise InvalidArgumentError(f"{flag}: {path} is the name of the network of an epoch; give another name")
     if not (given.overwrite or given.resume) and (there := between.existing()):
@@ -258,9 +266,9 @@ def read(given: Namespace, network: Network, named: Mapping[str, str]) -> tuple[
     if given.features is not None and first.items is not None:
         text.setdefault("features", first.items)
     targets = sources.by_layer(words["o"], given.o, layers["output"], network.datasets, given, are_targets=True, **text)
-    read = sorted({one.name for one in [*inputs.values(), *targets.values()] if one.name is not None})
-    if given.d is not None and read and not {given.d, given.d + "_input", given.d + "_output"} & set(read):
-        raise NotFoundError(f"-d: neither {given.i} nor {given.o} has a data set {given.d!r}; the layers take {read}")
+    taken = sorted({one.name for one in [*inputs.values(), *targets.values()] if one.name is not None})
+    if given.d is not None and taken and not {given.d, given.d + "_input", given.d + "_output"} & set(taken):
+        raise NotFoundError(f"-d: neither {given.i} nor {given.o} has a data set {given.d!r}; the layers take {taken}")
     return inputs, targets
 
 
@@ -324,7 +332,7 @@ def with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
 
 def _training(given: Namespace, rows: int) -> dict[str, Any]:
     """Returns the options of fit() that the flags stand for; a batch size of 0 is all rows."""
-    moments = zip(_MOMENTS[given.optimizer], (given.mu, given.mu1), strict=True)
+    moments = zip(MOMENTS[given.optimizer], (given.mu, given.mu1), strict=True)
     chosen = {name: value for name, value in moments if name is not None and value is not None}
     rule = {"kind": given.optimizer, "l1": given.l1, **chosen}
     rate = _RATE if given.alpha is None and given.optimizer == "sgd" else given.alpha
