@@ -202,10 +202,11 @@ DIMENSIONS = {"bnDim", "weightDim", "biasDim"}  # which the sizes of variables s
 def without_numbers(found):
     """The names of a file: of the network, of layers and of weights."""
     parts = {"": set(), "layer": set(), "weight": set()}
-    for name in found - names.OWN_FIELDS - {"datasets"}:
+    for name in found - {"datasets"}:  # which a network does not have
         prefix, own = re.fullmatch(r"(?:(layer|weight)\d+_)?(.*)", name).groups()
-        parts[prefix or ""].add(re.sub(r"^(source|skip)\d+$", r"\1<j>", own))
-    return parts["layer"] - {"columns"}, parts["weight"], parts[""]
+        if (f"{prefix}<n>_{own}" if prefix else own) not in names.OWN_FIELDS:
+            parts[prefix or ""].add(re.sub(r"^(source|skip)\d+$", r"\1<j>", own))
+    return parts["layer"], parts["weight"], parts[""]
 
 
 def test_networks_are_read_by_the_attributes_of_the_list(tmp_path, looked_up):
