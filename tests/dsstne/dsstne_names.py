@@ -36,10 +36,10 @@ SAVED = "tests/python/test_netcdf_networks.py::test_a_saved_network_comes_back"
 BAD_NETWORK = "tests/python/test_netcdf_bad_networks.py::test_a_bad_file_is_refused_with_its_name_and_the_place"
 BAD_DATA = "tests/python/test_netcdf_data.py::test_a_bad_file_is_refused_with_its_name_and_the_place"
 DATA = "tests/python/test_netcdf_data.py::test_every_combination_of_attributes"
+KNN = "tests/python/test_command_knn.py::test_"
 GENERATE = "tests/python/test_command_generate.py::test_"
 TRAIN = "tests/python/test_command_train.py::test_"
 PREDICT = "tests/python/test_command_predict.py::test_"
-NEIGHBORS = "tests/python/test_neighbors.py::test_"
 
 # ---- keys ----
 
@@ -134,13 +134,12 @@ FLAGS = {
         **shown(PREDICT + "formats_of_a_score", "-p"),
     },
     "KnnSearch": {
-        **shown(NEIGHBORS + "neighbours_have_the_ids_and_the_bits_of_brute_force", "--data-files --input-files --k"),
-        **shown(NEIGHBORS + "vectors_come_as_arrays_lists_and_iterators_of_any_type", "--data-type"),
-        **absent("a search divides its queries itself", "--batch-size"),
-        **absent("files are read by whatever the user likes", "--key-val-delim --vec-delim"),
-        **absent("results are arrays, which the user writes", "--output-file --id-score-sep --score-precision"),
-        **absent("results are arrays, which the user writes", "--output-keys-only"),
-        **absent("a search has no lines to report on", "--report-interval"),
+        **shown(KNN + "files_are_one_collection_however_they_are_given", "--data-files --input-files"),
+        **shown(KNN + "the_text_is_that_of_knn_search", "--k --output-file --score-precision --output-keys-only"),
+        **shown(KNN + "the_neighbours_are_those_of_brute_force", "--batch-size"),
+        **shown(KNN + "delimiters_are_read_and_written", "--key-val-delim --vec-delim --id-score-sep"),
+        **shown(KNN + "what_is_wrong_is_said_and_nothing_is_written", "--data-type"),
+        **shown(KNN + "the_speed_is_reported_after_as_many_batches", "--report-interval"),
     },
 }
 
@@ -208,4 +207,11 @@ WEIGHT_ATTRIBUTES = {
 }
 
 # What the library writes beside that, and DSSTNE does not look up.
-OWN_FIELDS = {"columns<n>", "itemNames", "layer<n>_columns"}
+OWN_FIELDS = {
+    "columns<n>",
+    "featuresDigest<n>",
+    "itemNames",
+    "layer<n>_columns",
+    "layer<n>_featuresDigest",
+    "samplesDigest<n>",
+}
