@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 
 import pytest
 from cdl_files import CONFIG, X, trained, write_files
@@ -194,7 +195,7 @@ def test_mistakes_of_the_command_line(folder, capsys, arguments, status, message
 
 PIECES = [
     *'{}[]",:\\0-1.eE+ \n\t/*\0',
-    *("null", "true", "NaN", "-Infinity", "1e999", "9" * 400, '"\\ud800"', "\ufeff", "\xe9", "\u212a", "[[", '{"a":'),
+    *("null", "true", "NaN", "-Infinity", "1e999", "9" * 5000, '"\\ud800"', "\ufeff", "\xe9", "\u212a", "[[", '{"a":'),
     *('"Epochs"', '"epochs": 2,', '"Data": ["a", "b"],', '"MiniBatch": 0,', '"Command"', '"PredictionParameters": {},'),
 ]
 
@@ -207,7 +208,9 @@ def damaged(text, rng):
         if kind == 0:
             text = text[:at] + text[min(end, at + 8) :]
         elif kind == 1:
-            text = text[:at] + rng.choice(PIECES).encode() + text[at:]
+            values = [match.span(1) for match in re.finditer(rb": ([^,{}]*)", text)]
+            at, behind = rng.choice(values) if values and rng.random() < 0.5 else (at, at)
+            text = text[:at] + rng.choice(PIECES).encode() + text[behind:]
         elif kind == 2:
             text = text[:end] + text[at:end] + text[end:]
         elif kind == 3 and text:
