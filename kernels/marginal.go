@@ -44,7 +44,7 @@ func (o *MarginalTargets) String() string {
 func (o *MarginalTargets) Work(s *Sizes) Work {
 	b := s.Batches[o.Output.Target]
 	work := Work{Bytes: 16*b.Entries + numbers(s.Rows, 3)}
-	if o.Output.Addend.Stride > 0 {
+	if o.Output.Addend.Counts() {
 		work.Bytes += 4 * b.Entries
 	}
 	for _, source := range o.Output.Sources {

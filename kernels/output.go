@@ -19,7 +19,11 @@ type Addend struct {
 	Sum    Buffer // [B, Stride]; nil = none
 	Stride int64  // 0 = none: a plan has no memory
 	First  int64  // the column of the op's first item
+	Empty  bool   // nothing was computed before: Sum is where OutputStep leaves the gradient, and it counts as 0
 }
+
+// Counts reports whether there are numbers to add.
+func (a *Addend) Counts() bool { return a.Stride > 0 && !a.Empty }
 
 // Output is the widest layer and its loss. For each tile of items, without storing more logits than a tile's unless
 // there is memory for Logits,
@@ -73,7 +77,10 @@ func (o *Output) String() string {
 		text += " <- " + s.Weight.String()
 	}
 	text += ", " + o.Loss.Kind.String()
-	if o.Addend.Stride > 0 {
+	switch {
+	case o.Addend.Stride > 0 && o.Addend.Empty:
+		text += ", leaves its gradient"
+	case o.Addend.Stride > 0:
 		text += ", with an addend"
 	}
 	if o.Temperature != 0 {
@@ -101,7 +108,7 @@ func (o OutputStats) Work(s *Sizes) Work {
 	if o.Bias != nil {
 		work.Bytes += numbers(float64(o.Items), 1)
 	}
-	if o.Addend.Stride > 0 {
+	if o.Addend.Counts() {
 		work.Bytes += numbers(s.Rows, o.Items)
 	}
 	return work
@@ -125,7 +132,7 @@ func (o OutputStep) Work(s *Sizes) Work {
 		work.Bytes += numbers(s.Rows, 2)
 	}
 	if o.Addend.Stride > 0 {
-		work.Bytes += 2 * numbers(s.Rows, o.Addend.Stride)
+		work.Bytes += (1 + times(o.Addend.Counts())) * numbers(s.Rows, o.Addend.Stride)
 	}
 	for _, source := range o.Sources {
 		w := source.Weight

@@ -139,37 +139,29 @@ func (f *file) readHidden(l *layer, sparse bool, dropout float32) {
 		l.keys["batch_norm"], begin["bias"] = true, 0
 	}
 	l.keys[key], l.keys["initializer"] = dropout, begin
-	readWeightNorm(l)
-	if most := readDeltaNorm(o); most > 0 {
-		l.keys["delta_norm"] = most
-	}
+	readNorms(l)
 }
 
 func (f *file) readOutput(l *layer, dropout float32) {
 	o := l.o
 	refuseDropout(l, dropout, "")
-	if most := readDeltaNorm(o); most > 0 {
-		o.Fail("DeltaNorm", noDeltaNorm, most)
-	}
 	l.loss = f.output(o, readActivation(o), readParameters(o, f.parameters), l.keys)
 	l.shares = readSharing(o)
-	readWeightNorm(l)
+	readNorms(l)
 	l.keys["initializer"] = readInitializer(o, l.sharesAll())
 }
 
-// readWeightNorm reads the largest norm of the weights of a unit; 0: any.
-func readWeightNorm(l *layer) {
+// readNorms reads the largest norms of the weights of a unit and of the gradient of an example; 0: any.
+func readNorms(l *layer) {
 	most := l.o.Float32("WeightNorm", 0, strictjson.NotNegative)
 	if most > 0 && l.sharesAll() {
 		l.o.Fail("WeightNorm", noWeightNorm, most)
 	} else if most > 0 {
 		l.keys["weight_norm"] = most
 	}
-}
-
-// readDeltaNorm reads the largest norm of the gradient of an example; 0: any.
-func readDeltaNorm(o *strictjson.Object) float32 {
-	return o.Float32("DeltaNorm", 0, strictjson.NotNegative)
+	if most := l.o.Float32("DeltaNorm", 0, strictjson.NotNegative); most > 0 {
+		l.keys["delta_norm"] = most
+	}
 }
 
 func refuseDropout(l *layer, dropout float32, hint string) {

@@ -22,9 +22,7 @@ const (
 	noWeightsData  = "is %q; DSSTNE itself never reads this file; remove the key"
 	noZeros        = "is %v, but the loss of a SoftMax output has no part for items without a target; set it to %s"
 	noDropout      = "is %v, but only hidden layers can drop units; set it to 0%s"
-	noDeltaNorm    = "is %v, but it is supported on hidden layers only, because an output never has a whole row of its " +
-		"gradient; remove it"
-	noWeightNorm = "is %v, but the weight is shared; WeightNorm of the layer that has it caps it, so remove it here"
+	noWeightNorm   = "is %v, but the weight is shared; WeightNorm of the layer that has it caps it, so remove it here"
 )
 
 // refuseMissing reports the keys of missing.

@@ -234,10 +234,11 @@ func TestActivationsAreTranslated(t *testing.T) {
 	}
 }
 
-func TestHiddenLayersHaveSoftMaxAndACapOnTheirGradients(t *testing.T) {
+func TestLayersHaveSoftMaxAndACapOnTheirGradients(t *testing.T) {
 	same(t, unit(`, "Activation": "SoftMax", "DeltaNorm": 0.5`, ""),
 		own(ownLoss, ownIn, `{"name": "Units", "kind": "hidden", "size": 8, "activation": "softmax", "delta_norm": 0.5}`,
 			ownOut))
+	same(t, outputOf(`, "DeltaNorm": 0.5`, ""), own(ownLoss, ownIn, ownUnit(""), ownOutput(`, "delta_norm": 0.5`)))
 }
 
 func TestLayersHaveACapOnTheirWeights(t *testing.T) {

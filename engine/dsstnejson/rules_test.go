@@ -365,11 +365,6 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layer "Out": WeightNorm is 2, but the weight is shared; WeightNorm of the layer that has it caps it, so ` +
 				`remove it here`,
 		},
-		"delta norm of an output": {
-			outputOf(`, "DeltaNorm": 1`, ""),
-			`layer "Out": DeltaNorm is 1, but it is supported on hidden layers only, because an output never has a whole ` +
-				`row of its gradient; remove it`,
-		},
 		"negative delta norm": {
 			outputOf(`, "DeltaNorm": -1`, ""),
 			`layer "Out": DeltaNorm is -1; it must be a number of at least 0`,

@@ -102,7 +102,7 @@ func (k *hiddenLayer) define(n *Network, l *Layer) fields {
 		k.defineDropout(),
 		fields{{"bias", l.Bias}, {"shared", n.defineShared(l)}, {"initializer", defineInitializer(l)}},
 		defineSparsity(k.sparsity),
-		defineNorm(k.norm), defineCap(k.rows), k.defineWeightNorm(),
+		defineNorm(k.norm), defineCap(k.rows.cap), k.defineWeightNorm(),
 	)
 }
 
@@ -279,7 +279,7 @@ func (b *builder) backToSources(i int, sources []int, dz kernels.Buffer) {
 			continue
 		}
 		op := &kernels.DenseBackward{DZ: dz, In: from.out, Weight: w, Optimizer: optimizer}
-		op.DIn, op.Accumulate = b.addTo(s, false)
+		op.DIn, op.Accumulate = b.addTo(s, b.Sharded() && b.net.Layers[i].Scores())
 		b.OwnScratch(&op.Workspace, op, w.Name)
 		b.Add(op)
 	}

@@ -15,6 +15,7 @@ import (
 type outputLayer struct {
 	capped
 	temperature float32 // divisor of cosine logits; 0 = the logits are dot products
+	cap         float32 // on the norm of the gradient of a row with respect to its logits; 0: none
 	// What the definition gives; function is empty if it is what the loss has anyway.
 	function   string
 	activation kernels.Activation // linear for "softmax", too
@@ -43,8 +44,7 @@ func (k *outputLayer) read(r *reader, o *strictjson.Object, l *Layer, earlier []
 	for _, key := range []string{"dropout", "alpha_dropout", "sparsity", batchNormKey, layerNormKey} {
 		o.Refuse(key, "is given, but an output layer has none; it belongs on the hidden layers before it")
 	}
-	o.Refuse(deltaNormKey, "is given, but only hidden layers have it: an output never has a whole row of its "+
-		"gradient; the optimizer's clip_norm limits the gradient of all weights")
+	k.cap = readCap(o)
 }
 
 func (k *outputLayer) define(n *Network, l *Layer) fields {
@@ -52,7 +52,8 @@ func (k *outputLayer) define(n *Network, l *Layer) fields {
 		fields{{"sources", n.defineSources(l)}}, n.defineSkips(l),
 		fields{{"size", defineSize(l)}, {"bias", l.Bias}, {"temperature", k.temperature}},
 		defineActivation(k.function, k.activation),
-		fields{{"shared", n.defineShared(l)}, {"initializer", defineInitializer(l)}}, k.defineWeightNorm(),
+		fields{{"shared", n.defineShared(l)}, {"initializer", defineInitializer(l)}}, defineCap(k.cap),
+		k.defineWeightNorm(),
 	)
 }
 
@@ -65,6 +66,12 @@ func (k *outputLayer) check(n *Network, i int, o *strictjson.Object) {
 		o.Fail("sources", "is empty and there is no bias, so the layer has nothing to learn")
 	}
 	k.checkInputs(n, i, o)
+	switch {
+	case k.cap > 0 && k.temperature != 0:
+		o.Fail(deltaNormKey, "is %v, but the layer has cosine logits (temperature), whose gradient it cannot limit", k.cap)
+	case k.cap > 0 && n.touchesEntries(i):
+		o.Fail(deltaNormKey, "is %v, but a loss of stored entries or negatives has no gradient of all items", k.cap)
+	}
 	if k.temperature != 0 && len(l.Sources) != 1 {
 		o.Fail("temperature", "is %v, which needs exactly one source, but the layer has %d", k.temperature, len(l.Sources))
 	}
@@ -161,12 +168,11 @@ func (k *outputLayer) forward(b *builder, i int) {
 		source := kernels.OutputSource{H: b.values[s].out, Weight: b.weight(i, s)}
 		shard.Sources = append(shard.Sources, source)
 	}
-	if b.net.adds(i) {
-		if b.Training() != nil {
-			b.sumAddend(i)
-		} else {
-			b.addScores(i, &shard)
-		}
+	switch {
+	case b.Training() != nil && (b.net.adds(i) || k.cap > 0):
+		b.sumAddend(i)
+	case b.net.adds(i):
+		b.addScores(i, &shard)
 	}
 	b.Output(i, shard)
 }
@@ -256,12 +262,21 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	for n, s := range b.those(l.Sources, false) {
 		source := scorer.Sources[n]
-		source.DH, source.Accumulate = b.addTo(s, b.Sharded())
+		if k.cap > 0 && scorer.Items > 0 { // without items the op leaves 0 as their part of the gradient
+			source.Weight = unchanged(source.Weight)
+		} else {
+			source.DH, source.Accumulate = b.addTo(s, b.Sharded())
+		}
 		op.Sources = append(op.Sources, source)
 	}
-	if b.net.adds(i) {
-		sums, _ := b.addTo(i, b.Sharded())
-		op.Addend = kernels.Addend{Sum: sums, Stride: l.Size, First: b.Shard(i).First}
+	if k.cap > 0 && op.Bias != nil {
+		op.Bias = unchanged(op.Bias)
+	}
+	if b.net.adds(i) || k.cap > 0 {
+		sums, _ := b.addTo(i, b.Sharded() && k.cap == 0)
+		op.Addend = kernels.Addend{
+			Sum: sums, Stride: l.Size, First: b.Shard(i).First, Empty: !b.net.adds(i),
+		}
 	}
 	if loss.NeedsStats() {
 		op.Stats = b.Alloc("soft-max statistics", l.Name, 2*b.Rows())
@@ -272,7 +287,7 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		touched := min(b.Entries(slot), scorer.Items)
 		op.TiedGradient = b.LeaveGradient(tensor, touched*op.Sources[0].Weight.Columns)
 	}
-	if slot < 0 { // of a tied weight, the input updates rows, too
+	if slot < 0 && k.cap == 0 { // of a tied weight, the input updates rows, too
 		for _, source := range op.Sources {
 			b.KeepRounded(op, source.Weight)
 		}
@@ -295,6 +310,42 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	b.Agree()
 	b.Add(kernels.OutputStep{Output: op})
+	if k.cap > 0 {
+		k.updateCapped(b, i)
+	}
+}
+
+// unchanged is a weight that an operation reads only.
+func unchanged(w *kernels.Weights) *kernels.Weights {
+	return &kernels.Weights{Name: w.Name, Rows: w.Rows, Columns: w.Columns, Value: w.Value, Locked: true}
+}
+
+// updateCapped caps the gradient that the OutputStep has left of all logits, and goes back by it as a hidden layer
+// does: to the bias, the weights and the hidden layers before. Each rank has the gradient of its items until all have
+// all, and goes on with its own.
+func (k *outputLayer) updateCapped(b *builder, i int) {
+	l, shard, dz := &b.net.Layers[i], b.Shard(i), b.values[i].gradient
+	if b.Sharded() {
+		b.AllReduce("the gradient of "+l.Name, dz, l.Size)
+	}
+	b.Agree()
+	b.Add(&kernels.CapRows{Name: l.Name, DZ: dz, Units: l.Size, Cap: k.cap})
+	if shard.Items == 0 {
+		return
+	}
+	if b.Sharded() {
+		own := b.Alloc("capped gradients", l.Name, b.Rows()*shard.Items)
+		b.Add(&kernels.Skip{
+			Name: l.Name, From: l.Name, In: dz, Stride: l.Size, First: shard.First, Out: own, Units: shard.Items,
+		})
+		dz = own
+	}
+	if bias := b.freeBias(i); bias != nil {
+		b.Add(&kernels.Backward{
+			Name: l.Name, H: dz, DH: dz, Units: shard.Items, Bias: bias, Optimizer: b.Training().Optimizer,
+		})
+	}
+	b.backToSources(i, b.those(l.Sources, false), dz)
 }
 
 // countTargets adds the operation that finds the targets below the limit of a soft-max. Each rank finds those of its

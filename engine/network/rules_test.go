@@ -172,9 +172,8 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].alpha_dropout is given, but the activation is "softmax"; with another than "elu" and "selu" use dropout`},
 		"negative delta_norm": {unit(`, "size": 8, "delta_norm": -1`),
 			`layers[1].delta_norm is -1; it must be a number of at least 0`},
-		"delta_norm of an output": {output(`, "delta_norm": 1`),
-			`layers[2].delta_norm is given, but only hidden layers have it: an output never has a whole row of its gradient; ` +
-				`the optimizer's clip_norm limits the gradient of all weights`},
+		"delta_norm of cosine logits": {output(`, "delta_norm": 1, "temperature": 0.5`),
+			`layers[2].delta_norm is 1, but the layer has cosine logits (temperature), whose gradient it cannot limit`},
 		"negative weight_norm": {unit(`, "size": 8, "weight_norm": -1`),
 			`layers[1].weight_norm is -1; it must be a number of at least 0`},
 		"weight_norm as a word": {output(`, "weight_norm": "auto"`),

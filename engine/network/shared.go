@@ -353,7 +353,8 @@ func (b *builder) isTied(users []at) bool {
 		return false
 	}
 	into := &b.net.Layers[users[1].layer]
-	whole := into.Scores() && !b.net.touchesEntries(users[1].layer)
+	output, scores := into.kind.(*outputLayer)
+	whole := scores && output.cap == 0 && !b.net.touchesEntries(users[1].layer)
 	return !b.net.Layers[users[0].layer].Scores() && whole && len(into.Sources) == 1
 }
 

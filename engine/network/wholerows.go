@@ -24,7 +24,7 @@ func (k *hiddenLayer) readFunction(o *strictjson.Object) {
 	var word string
 	word, k.activation = readActivation(o, kernels.Tanh.String(), hiddenFunctions...)
 	k.rows = wholeRows{
-		softmax: word == kernels.Softmax.String(), cap: o.Float32(deltaNormKey, 0, strictjson.NotNegative),
+		softmax: word == kernels.Softmax.String(), cap: readCap(o),
 	}
 }
 
@@ -36,11 +36,14 @@ func (k *hiddenLayer) function() string {
 	return k.activation.Kind.String()
 }
 
-func defineCap(r wholeRows) fields {
-	if r.cap == 0 {
+// readCap reads the largest norm of the gradient of a row.
+func readCap(o *strictjson.Object) float32 { return o.Float32(deltaNormKey, 0, strictjson.NotNegative) }
+
+func defineCap(most float32) fields {
+	if most == 0 {
 		return nil
 	}
-	return fields{{deltaNormKey, r.cap}}
+	return fields{{deltaNormKey, most}}
 }
 
 // differentiate turns the gradient with respect to the values into that with respect to the sums and bias, behind a

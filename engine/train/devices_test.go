@@ -44,6 +44,8 @@ var networks = map[string]string{
 	"merged":             merged,
 	"margins":            margins,
 	"whole rows":         wholeRows,
+	"capped outputs":     cappedOutputs,
+	"capped tied output": fixture.Autoencoder("softmax", `, "shared": "hidden1.weight", "delta_norm": 1e-4`),
 	"shared":             shared,
 	"shared, of entries": sharedEntries,
 }
@@ -83,6 +85,21 @@ const wholeRows = `{"layers": [
 		"dropout": 0.2, "delta_norm": 1e-4, "sparsity": {"mean": 0.1, "weight": 0.01}},
 	{"name": "output", "kind": "output", "sources": ["h2", "h3"], "size": "auto"}],
 	"loss": "softmax"}`
+
+// cappedOutputs has outputs that cap the gradients of rows: with and without inputs and skips, with more items than
+// devices and with fewer, beside one that does not.
+const cappedOutputs = `{"layers": [
+	{"name": "input", "kind": "input", "size": "auto", "scaling": "l2"},
+	{"name": "side", "kind": "input", "size": 5},
+	{"name": "h1", "kind": "hidden", "sources": ["input", "side"], "size": 8, "activation": "tanh"},
+	{"name": "h2", "kind": "hidden", "sources": ["h1"], "size": 3, "activation": "tanh"},
+	{"name": "output", "kind": "output", "sources": ["h1", "h2"], "size": "auto", "delta_norm": 1e-3},
+	{"name": "label", "kind": "output", "sources": ["h1", "side"], "skips": ["h2"], "size": 3, "delta_norm": 0.1,
+		"activation": "sigmoid"},
+	{"name": "marginal", "kind": "output", "sources": ["h2"], "size": 3, "delta_norm": 0.1, "bias": false},
+	{"name": "plain", "kind": "output", "sources": ["h2"], "size": 3}],
+	"loss": [{"layer": "output", "kind": "softmax"}, {"layer": "label", "kind": "squared", "weight": 0.5},
+		{"layer": "marginal", "kind": "softmax", "one_target": 0.35}, {"layer": "plain", "kind": "sigmoid"}]}`
 
 // margins has soft-maxes of which only some targets count: of cosines, and of what an input adds to.
 const margins = `{"layers": [

@@ -187,7 +187,7 @@ func (d *device) MarginalTargets(op *kernels.MarginalTargets, s *kernels.Step) e
 		if output.Temperature != 0 {
 			a.cosine, a.inverse = element(op.Workspace, space.cosine), element(op.Workspace, space.inverse)
 		}
-		if addend := output.Addend; addend.Stride > 0 {
+		if addend := &output.Addend; addend.Counts() {
 			a.addend, a.addendStride = element(addend.Sum, addend.First), addend.Stride
 		}
 		a.z, a.kind, a.launch = addressOf(output.Targets.ByRow), d.lossOf(output.Loss, output.Term), d.loses(output.Name)

@@ -241,7 +241,9 @@ func (r *outputRun) tiles(again bool, each func(measure func())) {
 		r.items, r.turn = min(r.space.tile, r.op.Items-r.first), 1-r.turn
 		if !again || r.op.Logits == nil {
 			r.products.logits(r)
-			r.addend("add_to_logits", r.tileLogits())
+			if r.op.Addend.Counts() {
+				r.addend("add_to_logits", r.tileLogits())
+			}
 		}
 		if r.op.Temperature != 0 {
 			r.finish.itemInverse = r.place(r.space.inverse + r.first)

@@ -60,7 +60,7 @@ func (l *logits) of(item int64) ([]float64, error) {
 			l.cosine[u] = z[u]
 			z[u] /= float64(l.op.Temperature)
 		}
-		if l.op.Addend.Stride > 0 {
+		if l.op.Addend.Counts() {
 			z[u] += float64(rowOf(l.op.Addend.Sum, int64(u), l.op.Addend.Stride)[l.op.Addend.First+item])
 		}
 		if l.op.Bias != nil {

@@ -22,6 +22,7 @@ from dsstne import _native
 from dsstne._dask_cluster import ask, current_task, distributed, is_wanted
 from dsstne._dask_data import check_folder, here, open_data
 from dsstne._dask_session import Task
+from dsstne.devices import cuda_devices
 from dsstne.errors import CancelledError, ClusterError, InputOutputError, InvalidArgumentError
 from dsstne.model import Model
 
@@ -352,12 +353,6 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"function: the parameters of {function!r:.80} are not known to Python") from None
-
-
-def cuda_devices() -> list[str]:
-    """Returns the names of the CUDA devices that this process can use."""
-    devices = _native.call_json("describe")["devices"]
-    return [one["name"] for one in devices if str(one["name"]).startswith("cuda") and not one.get("missing")]
 
 
 def take(devices: list[str], total: float, wanted: float) -> list[str]:

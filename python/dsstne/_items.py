@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,11 @@ from dsstne import _checks
 from dsstne.errors import CorruptFileError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+_DIGEST = re.compile(r"(0|[1-9][0-9]{0,17}) [0-9a-f]{64}")
 
 
 def encode_names(names: Any, what: str = "items") -> tuple[NDArray[np.uint8], NDArray[np.int64], str]:
@@ -38,6 +44,39 @@ def encode_names(names: Any, what: str = "items") -> tuple[NDArray[np.uint8], ND
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     return np.frombuffer(b"".join(encoded), np.uint8), offsets, "integer" if integers else "text"
+
+
+def digest_of_encoded(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> str:
+    """Returns the digest of names: their number, a blank, and the SHA-256 of the offsets and the bytes in hexadecimal.
+
+    docs/dataset-file.md and docs/dsstne.md say so, too; the record of a dataset file has the same SHA-256.
+    """
+    digest = hashlib.sha256(np.ascontiguousarray(offsets, "<i8").data)
+    digest.update(text.data)
+    return f"{len(offsets) - 1} {digest.hexdigest()}"
+
+
+def digest_of(labels: Sequence[Any] | NDArray[Any]) -> str:
+    """Returns the digest of labels, of which integers are text, without encoding them one by one."""
+    texts = [label if type(label) is str else str(label) for label in labels]
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=offsets[1:])
+    whole = "".join(texts)
+    text = np.frombuffer(whole.encode(), np.uint8)
+    if not whole.isascii():  # a character has several bytes, of which all but the first begin with the bits 10
+        begins = np.flatnonzero((text & 0xC0) != 0x80)
+        offsets = np.append(begins, len(text))[offsets]
+    return digest_of_encoded(text, offsets)
+
+
+def is_digest(text: Any) -> bool:
+    """Reports whether something is a digest of names."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+def number_of(digest: str) -> int:
+    """Returns the number of names of which something is the digest."""
+    return int(digest.partition(" ")[0])
 
 
 def same_names(left: NDArray[Any], right: NDArray[Any]) -> bool:

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse
 
 from dsstne import _checks, _netcdf_file, _netcdf_saving
-from dsstne._items import encode_names
+from dsstne._items import digest_of_encoded, encode_names, number_of
 from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -56,6 +56,9 @@ class DataSet:
             a loss).
         indexed: Whether examples share stored rows.
         weighted: Whether each example has a weight.
+        items_digest: The digest of the names of the columns: their number and a SHA-256, see docs/dsstne.md; None if
+            the file has none.
+        rows_digest: The digest of the names of the rows; None if the file has none.
     """
 
     name: str
@@ -68,6 +71,8 @@ class DataSet:
     stored_only: bool
     indexed: bool
     weighted: bool
+    items_digest: str | None = None
+    rows_digest: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +133,32 @@ def _header(file: Reader, n: int) -> _Header:
     rows = _length(file, f"examplesDim{n}")
     stored = _length(file, f"uniqueExamplesDim{n}") if bits & INDEXED else rows
     entries = _length(file, f"{'sparseDataDim' if bits & SPARSE else 'dataDim'}{n}")
-    flags = [bool(bits & bit) for bit in (IGNORE_ZERO, INDEXED, WEIGHTED)]
     words = file.word(f"dataType{n}", _TYPES)
-    return _Header(
-        n,
-        DataSet(name, rows, columns, entries, bool(bits & SPARSE), bool(bits & BOOLEAN), words, *flags),
-        width,
-        stored,
+    found = DataSet(
+        name,
+        rows,
+        columns,
+        entries,
+        sparse=bool(bits & SPARSE),
+        boolean=bool(bits & BOOLEAN),
+        dtype=words,
+        stored_only=bool(bits & IGNORE_ZERO),
+        indexed=bool(bits & INDEXED),
+        weighted=bool(bits & WEIGHTED),
+        items_digest=_digest(file, name, f"featuresDigest{n}", columns, "columns"),
+        rows_digest=_digest(file, name, f"samplesDigest{n}", rows, "rows"),
     )
+    return _Header(n, found, width, stored)
+
+
+def _digest(file: Reader, name: str, attribute: str, size: int, what: str) -> str | None:
+    digest = file.digest(attribute)
+    if digest is not None and number_of(digest) != size:
+        raise file.fault(
+            f"the attribute {attribute} is a digest of {number_of(digest):,} labels; the data set {name!r} has "
+            f"{size:,} {what}"
+        )
+    return digest
 
 
 def _length(file: Reader, dimension: str) -> int:
@@ -295,8 +318,9 @@ def write(
     sample_weight: Mapping[str, ArrayLike],
     items: Mapping[str, Any],
     rows: Any,
+    before_replacing: Callable[[], None] | None = None,
 ) -> None:
-    """Writes sparse data sets."""
+    """Writes sparse data sets; ``before_replacing`` is called when the file is complete and not yet in its place."""
     _netcdf_file.need_packages()
     attributes: dict[str, Any] = {"datasets": np.uint32(len(matrices))}
     parts = []
@@ -304,16 +328,20 @@ def write(
         matrix, item_names, row_names = _to_write(X, name)
         is_boolean = bool((matrix.data == 1).all()) if boolean is None else boolean
         weights = _weights_to_write(sample_weight.get(name), matrix.shape[0], name)
-        texts = {
-            "indToFeature": _texts(items.get(name, item_names), matrix.shape[1], f"items of {name!r}"),
-            "indToSample": _texts(row_names if rows is None else rows, matrix.shape[0], "rows"),
-        }
+        texts, digests = {}, {}
+        for variable, attribute, given, size, what in (
+            ("indToFeature", "featuresDigest", items.get(name, item_names), matrix.shape[1], f"items of {name!r}"),
+            ("indToSample", "samplesDigest", row_names if rows is None else rows, matrix.shape[0], "rows"),
+        ):
+            if given is not None:
+                texts[variable], digests[attribute + str(n)] = _texts(given, size, what)
         bits = SPARSE | (BOOLEAN if is_boolean else 0) | (WEIGHTED if weights is not None else 0)
         width = -(-matrix.shape[1] // _PADDING) * _PADDING
         of = {"name": name, "attributes": np.uint32(bits), "kind": np.uint32(0)}
         of |= {"dataType": np.uint32(0 if is_boolean else 4), "dimensions": np.uint32(1), "width": np.uint32(width)}
         attributes |= {f"{key}{n}": value for key, value in of.items()}
         attributes[f"columns{n}"] = np.uint32(matrix.shape[1])
+        attributes |= digests
         parts.append((matrix, is_boolean, weights, texts))
 
     def fill(file: Writer) -> None:
@@ -330,11 +358,10 @@ def write(
             if weights is not None:
                 file.variable(f"dataWeight{n}", f"examplesDim{n}", np.float32, weights)
             for variable, names in texts.items():
-                if names is not None:
-                    file.dimension(f"{variable}Dim{n}", len(names))
-                    file.texts(f"{variable}{n}", f"{variable}Dim{n}", names)
+                file.dimension(f"{variable}Dim{n}", len(names))
+                file.texts(f"{variable}{n}", f"{variable}Dim{n}", names)
 
-    _netcdf_saving.write(path, fill)
+    _netcdf_saving.write(path, fill, before_replacing)
 
 
 def _to_write(X: Any, name: str) -> tuple[Any, Any, Any]:
@@ -378,13 +405,13 @@ def _weights_to_write(given: ArrayLike | None, rows: int, name: str) -> NDArray[
     return weights
 
 
-def _texts(names: Any, size: int, what: str) -> list[str] | None:
-    if names is None:
-        return None
+def _texts(names: Any, size: int, what: str) -> tuple[list[str], str]:
+    """Returns names as strings, and their digest."""
     texts, offsets, _ = encode_names(names, what)
     if len(offsets) - 1 != size:
         raise InvalidArgumentError(f"{what}: {len(offsets) - 1:,} names were given for {size:,}")
     whole = texts.tobytes()
     if b"\0" in whole:
         raise InvalidArgumentError(f"{what}: a name has a NUL character, which a NetCDF file cannot hold")
-    return [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+    strings = [whole[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+    return strings, digest_of_encoded(texts, offsets)

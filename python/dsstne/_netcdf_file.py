@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _options
+from dsstne import _checks, _items, _options
 from dsstne.errors import (
     CorruptFileError,
     InputOutputError,
@@ -137,6 +137,18 @@ class Attributes:
             known = ", ".join(f"{n} ({word})" for n, word in words.items())
             raise self.fault(f"the attribute {name} is {number}; it must be one of {known}")
         return words[number]
+
+    def digest(self, name: str) -> str | None:
+        """Returns a digest of names; None if there is none."""
+        if name not in self:
+            return None
+        text = self.text(name)
+        if not _items.is_digest(text):
+            raise self.fault(
+                f"the attribute {name} is {_checks.shown(text)}; it must be a number of labels, a blank and a SHA-256 "
+                "in 64 hexadecimal digits"
+            )
+        return text
 
     def flag(self, name: str, default: int = _MISSING) -> bool:
         """Reports whether a number is not 0."""

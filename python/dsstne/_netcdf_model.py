@@ -54,6 +54,7 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
             "kind": described.definition["Kind"],
             "loss": described.definition["ErrorFunction"],
             **json.loads(model.attributes[ATTRIBUTE]),
+            "features": described.features,
             "locked": [name for w in described.weights.values() if w.locked for name in transfer.tensors_of(w)],
         }
         model.attributes[ATTRIBUTE] = json.dumps(kept)

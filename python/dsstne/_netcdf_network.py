@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dsstne._items import number_of
 from dsstne.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Description(NamedTuple):
     weights: dict[tuple[str, str], Weight]  # by the names of the layers between which they are
     numbers: dict[str, int]  # of the layers in the file
     units: dict[str, int]  # of each layer in the file, with padding
+    features: dict[str, str]  # digests of the labels of inputs and outputs, as far as the file has them
 
 
 def describe(attributes: Attributes, sizes: Mapping[str, int]) -> Description:
@@ -88,7 +90,7 @@ def describe(attributes: Attributes, sizes: Mapping[str, int]) -> Description:
         hint = "; it is a data file, which dsstne.netcdf.read reads" if "datasets" in attributes else ""
         raise attributes.fault(f"this is not a network file of DSSTNE, because the attribute layers is missing{hint}")
     weights = _weights(attributes)
-    layers, units = [], {}
+    layers, units, features = [], {}, {}
     for number in range(attributes.integer("layers", least=1)):
         layer = _layer(attributes, f"layer{number}_")
         name = layer["Name"]
@@ -96,6 +98,9 @@ def describe(attributes: Attributes, sizes: Mapping[str, int]) -> Description:
             raise attributes.fault(f"the attribute layer{number}_name is {name!r}, the name of another layer, too")
         units[name] = layer["N"]
         layer["N"] = _size(attributes, number, layer, sizes)
+        digest = _features(attributes, number, layer, sizes)
+        if digest is not None:
+            features[name] = digest
         layers.append(layer)
     for name in sizes:
         if name not in units:
@@ -109,7 +114,7 @@ def describe(attributes: Attributes, sizes: Mapping[str, int]) -> Description:
     for layer in layers:
         _connect(attributes, layer, weights)
     definition = _network(attributes) | {"Layers": layers}
-    return Description(definition, weights, {layer["Name"]: n for n, layer in enumerate(layers)}, units)
+    return Description(definition, weights, {layer["Name"]: n for n, layer in enumerate(layers)}, units, features)
 
 
 def _size(attributes: Attributes, number: int, layer: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
@@ -130,6 +135,19 @@ def _size(attributes: Attributes, number: int, layer: Mapping[str, Any], sizes: 
             f"the attribute layer{number}_columns is {size:,}; the layer {name!r} has {units:,} units in the file"
         )
     return size
+
+
+def _features(attributes: Attributes, number: int, layer: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
+    """Returns the digest of the labels of an input or output; None if there is none, or one of more than are read."""
+    digest = attributes.digest(f"layer{number}_featuresDigest")
+    if digest is None or number_of(digest) == layer["N"]:
+        return digest
+    if layer["Name"] in sizes:
+        return None
+    raise attributes.fault(
+        f"the attribute layer{number}_featuresDigest is a digest of {number_of(digest):,} labels; the layer "
+        f"{layer['Name']!r} has {layer['N']:,} units"
+    )
 
 
 def _network(attributes: Attributes) -> dict[str, Any]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
+import glob
 import io
 import os
+import secrets
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _KEPT = 1 << 20  # bytes of a write at most that is kept in memory when the system refuses it
+_ABANDONED = 60  # seconds without a write, much more than passes between the creation of a file and its lock
 
 
 class Sink(io.RawIOBase):
@@ -162,10 +168,18 @@ class Writer:
             added[first : first + len(part)] = np.array(part, object)
 
 
-def write(path: str | os.PathLike[str], fill: Callable[[Writer], None]) -> None:
+def write(
+    path: str | os.PathLike[str],
+    fill: Callable[[Writer], None],
+    before_replacing: Callable[[], None] | None = None,
+) -> None:
     """Lets ``fill`` write a file beside the final one, which it replaces when ``fill`` has returned.
 
-    The file has the mode of the one that it replaces. ``fill`` runs in a thread of its own.
+    The file has the mode of the one that it replaces. ``fill`` runs in a thread of its own. ``before_replacing`` is
+    called when the file is on the disk.
+
+    The new file has the name of the final one between a dot and ".saving-" with a random number, as those of the engine
+    have. A process that is killed leaves it behind, and the next save of the same file removes it.
 
     Raises:
         ImportError: The packages are not installed.
@@ -176,15 +190,20 @@ def write(path: str | os.PathLike[str], fill: Callable[[Writer], None]) -> None:
     try:
         target, mode = _replaced(name)
         begin = os.fsdecode(os.fsencode(target.name)[:200])  # names have at most 255 bytes
-        beside = target.with_name(f".{begin}-{os.getpid()}-{threading.get_ident()}.tmp")
+        prefix = f".{begin}.saving-"
+        beside = target.with_name(prefix + secrets.token_hex(8))
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
         try:
             with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a Path has no descriptor
+                _lock(descriptor)  # until the file is closed, so that nobody takes it for abandoned
+                _remove_abandoned(target.parent, prefix)
                 if mode is not None:
                     os.fchmod(descriptor, mode)  # the umask may have taken away what the old file has
                 _fill(Sink(file), fill)
                 os.fsync(descriptor)
-            beside.replace(target)
+                if before_replacing is not None:
+                    before_replacing()
+                beside.replace(target)
             folder = os.open(target.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -197,6 +216,33 @@ def write(path: str | os.PathLike[str], fill: Callable[[Writer], None]) -> None:
             raise
         text = f"cannot save {shown(name)}: {error.strerror or error}"
         raise InputOutputError(text, error.errno or 0, os.fspath(path)) from None
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the lock of an open file; False if another process has it, or the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path, prefix: str) -> None:
+    """Removes the files of saves whose processes were killed: nobody has locked them, and nobody has written lately.
+
+    It does so as the engine does for the files that it saves. What cannot be removed stays.
+    """
+    for path in folder.glob(glob.escape(prefix) + "?" * 16):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode) or time.time() - found.st_mtime < _ABANDONED:
+                continue
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if _lock(descriptor):
+                    path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def _fill(sink: Sink, fill: Callable[[Writer], None]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsstne import _checks, _options
+from dsstne import _checks, _items, _options
 from dsstne._netcdf_network import (
     ACTIVATIONS,
     ATTRIBUTE,
@@ -86,6 +86,9 @@ def attributes_of(model: Model, path: str) -> dict[str, Any]:
             "that does not end with .nc"
         )
     kept = _kept(model)
+    items = model._item_names()
+    if items is not None:  # they may be newer than the digest
+        kept["features"] = {**kept["features"], model.output: _items.digest_of(items.tolist())}
     layers, fused = _fused(network["layers"])
     names = {layer["name"] for layer in layers}
     losses = {loss["layer"]: loss for loss in network["loss"]}
@@ -102,17 +105,21 @@ def attributes_of(model: Model, path: str) -> dict[str, Any]:
             values["dataSet"] = kept["datasets"].get(layer["name"], layer["name"])
             if padded[layer["name"]] != layer["size"]:
                 values["columns"] = np.uint64(layer["size"])
+            digest = kept["features"].get(layer["name"])
+            if digest is not None and _items.number_of(digest) == layer["size"]:  # else units came or went since then
+                values["featuresDigest"] = digest
         attributes |= {prefix + key: value for key, value in values.items()}
-    for name in kept["datasets"]:
-        if name not in names:
-            raise InvalidArgumentError(f"attributes[{ATTRIBUTE!r}]: datasets names {name!r}, which is not a layer")
+    for key in ("datasets", "features"):
+        for name in kept[key]:
+            if name not in names:
+                raise InvalidArgumentError(f"attributes[{ATTRIBUTE!r}]: {key} names {name!r}, which is not a layer")
     return attributes | weights
 
 
 def _kept(model: Model) -> dict[str, Any]:
     """Returns what a file says and a model does not hold: from the file that the model was loaded from, or defaults."""
     kept: dict[str, Any] = {"kind": "FeedForward", "loss": "", "shuffle": True, "schedule": None}
-    kept |= {"datasets": {}, "locked": []}
+    kept |= {"datasets": {}, "features": {}, "locked": []}
     text = model.attributes.get(ATTRIBUTE, "{}")
     where = f"attributes[{ATTRIBUTE!r}]"
     try:
@@ -126,13 +133,19 @@ def _kept(model: Model) -> dict[str, Any]:
         isinstance(kept["kind"], str) and isinstance(kept["shuffle"], bool) and isinstance(kept["datasets"], dict)
     )
     is_right = is_right and kept["kind"] in NETWORK_KINDS.values() and kept["loss"] in ("", *LOSSES.values())
-    if not is_right or not isinstance(kept["locked"], list):
+    if not is_right or not isinstance(kept["locked"], list) or not isinstance(kept["features"], dict):
         raise InvalidArgumentError(f"{where} is {_checks.shown(text)}; a value of it is of another type or word")
     for layer, name in kept["datasets"].items():
         what = f"{where}: the data set of {_checks.shown(layer)}"
         _options.text_argument(_checks.text(name, what), what)
     for name in kept["locked"]:
         _checks.text(name, f"{where}: a name in locked")
+    for layer, digest in kept["features"].items():
+        if not _items.is_digest(digest):
+            raise InvalidArgumentError(
+                f"{where}: features has {_checks.shown(digest)} for the layer {_checks.shown(layer)}; expected a "
+                "number of labels, a blank and a SHA-256 in 64 hexadecimal digits"
+            )
     schedule = kept["schedule"] or {"kind": "inverse"}
     is_decay = isinstance(schedule, dict) and set(schedule) <= {"kind", "rate"} and schedule.get("kind") == "inverse"
     rate: Any = schedule.get("rate", 0) if is_decay else None

@@ -266,6 +266,7 @@ def fit(
             asked = [_checks.several(callback.metrics, "metrics") for callback in called]
             extra = [name for names in asked if names for name in metric_names(names)]
             judge, held_out = _judge(undo, model, inputs, validation, extra, compute)
+            beside = kept is not None and kept._after_epochs and rates is None
             trainer = Trainer(
                 model,
                 inputs.datasets,
@@ -280,7 +281,7 @@ def fit(
                 shuffle=training.get("shuffle", True),
                 parallel=parallel,
                 precision=precision,
-                checkpoints=kept is not None and rates is None,
+                checkpoints=beside,
                 **compute,
             )
             undo.callback(trainer.close)
@@ -294,7 +295,7 @@ def fit(
             if memory_limit is not None or extra:
                 judge(rows=[])  # raises an error now, not after an epoch
             if kept is not None:
-                kept._begin(run, early, rates is None, resume, [data._digest() for data in held_out])
+                kept._begin(run, early, beside, resume, [data._digest() for data in held_out])
             train(run, judge, bar, called)
         return run.model
     except BaseException as error:  # also of a second Ctrl-C, while the first leaves the block above
@@ -329,6 +330,9 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
     evals_log: EvalsLog = {"train": {"loss": []}, "validation": {}}
     for record in model.history:
         _log(evals_log, record)
+    judged = partial(_judge_epoch, run, judge, bar, called, evals_log)
+    if run.unjudged is not None and judged(run.unjudged):
+        return
     for epoch in range(run.before + trainer.progress.epoch + 1, run.epochs + 1):
         if any_true(callback.before_iteration(model, epoch, evals_log) for callback in called):
             break
@@ -340,24 +344,28 @@ def _train_epochs(run: Run, judge: Callable[..., dict[str, float]], bar: Bar, ca
             break
         run.steps = None if run.steps is None else run.steps - (model.step - begun)
         bar.update(now)
-        run.seconds += now.seconds
-        whole = now.examples == 0
-        record = {
-            "epoch": run.before + now.epoch + (0 if whole else now.examples / trainer.rows),
-            "step": model.step,
-            "loss": now.epoch_loss if whole else now.loss,
-            "seconds": run.seconds,
-            "examples_per_second": now.examples_per_second,
-            "learning_rate": now.learning_rate,
-            **judge(),
-        }
-        model.history.append(record)
-        run.unfinished = ()
-        _log(evals_log, record)
-        bar.end_epoch(record)
-        if any_true(callback.after_iteration(model, epoch, evals_log) for callback in called) or not whole:
+        if judged(run.record(now)) or now.examples:
             break
     model.history.extend(run.unfinished)
+
+
+def _judge_epoch(
+    run: Run,
+    judge: Callable[..., dict[str, float]],
+    bar: Bar,
+    called: Sequence[Callback],
+    evals_log: EvalsLog,
+    record: dict[str, Any],
+) -> bool:
+    """Adds the metrics to the record of an epoch, and the record to the history; reports whether training ends."""
+    model = run.model
+    record = {**record, **judge()}
+    model.history.append(record)
+    run.seconds, run.unfinished, run.unjudged = record["seconds"], (), None
+    _log(evals_log, record)
+    bar.end_epoch(record)
+    epoch = math.ceil(record["epoch"])
+    return any_true(callback.after_iteration(model, epoch, evals_log) for callback in called)
 
 
 def _log(evals_log: EvalsLog, record: Mapping[str, Any]) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
+import io
 import json
 import math
 import os
+import stat
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +31,7 @@ from dsstne.model import fit_state
 
 if TYPE_CHECKING:
     from dsstne.model import Model
-    from dsstne.trainer import Trainer
+    from dsstne.trainer import Progress, Trainer
 
 __all__ = [
     "CSVLogger",
@@ -62,6 +64,7 @@ class Run:
         seconds: Training time so far, with that of a part of an epoch, whose record is replaced.
         steps: Number of steps that are left; None = all those of the epochs.
         unfinished: The record of a part of an epoch that an earlier run has ended in, until it is replaced.
+        unjudged: The record, without metrics, of an epoch that an earlier run has trained and not evaluated.
     """
 
     trainer: Trainer
@@ -71,6 +74,19 @@ class Run:
     seconds: float = 0.0
     steps: int | None = None
     unfinished: Sequence[dict[str, Any]] = ()
+    unjudged: dict[str, Any] | None = None
+
+    def record(self, now: Progress) -> dict[str, Any]:
+        """Returns the record of the epoch, or of the part of one, that the trainer has just done, without metrics."""
+        whole = now.examples == 0
+        return {
+            "epoch": self.before + now.epoch + (0 if whole else now.examples / self.trainer.rows),
+            "step": self.model.step,
+            "loss": now.epoch_loss if whole else now.loss,
+            "seconds": self.seconds + now.seconds,
+            "examples_per_second": now.examples_per_second,
+            "learning_rate": now.learning_rate,
+        }
 
 
 class Callback:
@@ -345,6 +361,9 @@ class Checkpoint(Callback):
         4
     """
 
+    _after_epochs = True  # whether the file is also written while the run goes on
+    _written = -1  # the step of the file
+
     def __init__(self, path: str | os.PathLike[str], every: int = 1) -> None:
         with _options.path_argument(path) as name:
             self._name = os.fsdecode(name)
@@ -368,7 +387,7 @@ class Checkpoint(Callback):
     ) -> None:
         """Goes on from the file, if that is wanted and there is one; held_out are digests of the validation data."""
         self._early, self._beside = early, beside
-        self._written = -1  # the step of the file
+        self._written = -1
         self._found: tuple[Model | None, Mapping[str, Any] | None] = None, None
         schedule = self._given["schedule"]  # which may be None, and that is left out of JSON
         arguments = {"schedule": schedule, **json.loads(_options.to_json(self._given))}
@@ -390,6 +409,7 @@ class Checkpoint(Callback):
         done = trainer.progress.epoch  # and a part of an epoch has no record when it is complete
         whole = [record.get("epoch") in range(1, done + 1) for record in model.history]
         run.unfinished = [record for record, kept in zip(model.history, whole, strict=True) if not kept]
+        run.unjudged = before.get("unjudged")
         model.history = History(record for record, kept in zip(model.history, whole, strict=True) if kept)
         state = self._found[1]
         if (state is None) != (early is None):
@@ -409,27 +429,30 @@ class Checkpoint(Callback):
             self._early._resume(best, state, self._name)
 
     def _write(self, model: Model, last: bool = False) -> None:
-        """Writes the file if it is time to; after a whole epoch only when the epoch has been evaluated."""
-        trainer = self._now().trainer
-        now, history = trainer.progress, model.history
-        if now.step == self._written or not (last or (now.examples == 0 and now.epoch % self._every == 0)):
+        """Writes the file if it is time to; the run that goes on from it evaluates an epoch that was not yet."""
+        run = self._now()
+        trainer, history = run.trainer, model.history
+        now = trainer.progress
+        whole = now.examples == 0
+        if now.step in (0, self._written) or not (last or (whole and now.epoch % self._every == 0)):
             return
-        if now.examples == 0 and not (history and history[-1]["epoch"] == now.epoch):
-            return  # Ctrl-C came in between, and the run goes on from the file of before
         early = self._early
         best, state = (None, None) if early is None else (early._copy, early._state())
+        of_run = {**self._known, "early": state}
+        if whole and not (history and history[-1]["epoch"] == now.epoch):  # Ctrl-C came in between
+            of_run["unjudged"] = run.record(now)
         with self._warning():  # of the last file, which was written meanwhile
             trainer.settle()
         with contextlib.nullcontext() if last else self._warning():
-            trainer._save(self._path, self._beside and not last, best, json.dumps({**self._known, "early": state}))
+            trainer._save(self._path, self._beside and not last, best, json.dumps(of_run))
             self._written = now.step
 
     @contextlib.contextmanager
-    def _warning(self) -> Iterator[None]:
+    def _warning(self, what: str = "training goes on") -> Iterator[None]:
         try:
             yield
         except InputOutputError as error:
-            warnings.warn(f"training goes on without a new checkpoint: {error}", stacklevel=10)  # who called fit()
+            warnings.warn(f"{what} without a new checkpoint: {error}", stacklevel=11)  # who called fit()
 
     def __enter__(self) -> None:
         """Begins the epochs."""
@@ -440,7 +463,7 @@ class Checkpoint(Callback):
         if kind is None:
             self._write(run.model, last=True)
         elif issubclass(kind, KeyboardInterrupt):
-            with self._warning():
+            with self._warning("training ends"):
                 self._write(run.model, last=True)
         else:
             with self._warning():
@@ -455,7 +478,7 @@ class CSVLogger(Callback):
     """Writes the history to a file of comma-separated values, one line for each epoch, as soon as it is known.
 
     A run that was resumed goes on with the file, without lines of epochs that are trained again; another run replaces
-    the file.
+    the file. The file has whole lines only, also if the process is killed or the disk is full.
 
     Args:
         path: The file.
@@ -494,12 +517,49 @@ class CSVLogger(Callback):
             self._write("w", [dict(zip(self._fields, self._fields, strict=True)), *model.history])
 
     def _write(self, mode: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        text = io.StringIO(newline="")
+        csv.DictWriter(text, self._fields, restval="").writerows(rows)
+        lines = text.getvalue().encode()
+        name = os.fsdecode(self._path)
         try:
-            with open(self._path, mode, newline="", encoding="utf-8") as file:  # noqa: PTH123 - a Path takes no bytes
-                csv.DictWriter(file, self._fields, restval="").writerows(rows)
+            if mode == "a":
+                _add_lines(name, lines)
+            else:
+                _replace_lines(name, lines)
         except OSError as error:
-            text = f"CSVLogger: {os.fsdecode(self._path):.300}: {error.strerror}"
-            raise InputOutputError(text, error.errno or 0, os.fsdecode(self._path)) from None
+            what = f"CSVLogger: {name:.300}: {error.strerror}"
+            raise InputOutputError(what, error.errno or 0, name) from None
+
+
+def _add_lines(name: str, lines: bytes) -> None:
+    """Adds lines to a file, or to a pipe or device; if the disk is full, the file stays as it was."""
+    with open(name, "ab", buffering=0) as file:  # noqa: PTH123 - a Path refuses long names with another error
+        before = os.fstat(file.fileno())
+        try:
+            while lines:
+                lines = lines[file.write(lines) :]
+        except OSError:
+            if stat.S_ISREG(before.st_mode):
+                os.ftruncate(file.fileno(), before.st_size)
+            raise
+
+
+def _replace_lines(name: str, lines: bytes) -> None:
+    """Writes a file anew, which has its old lines until it has all new ones; adds to a pipe or device."""
+    real = os.path.realpath(name)
+    is_stream = name.startswith("/dev/std") or (os.path.exists(name) and not os.path.isfile(name))  # noqa: PTH110, PTH113
+    if is_stream:
+        _add_lines(name, lines)
+        return
+    beside = f"{real}.{os.getpid()}.new"
+    try:
+        with open(beside, "wb") as file:  # noqa: PTH123
+            file.write(lines)
+        os.replace(beside, real)  # noqa: PTH105
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108
+        raise
 
 
 class TensorBoard(Callback):

@@ -8,16 +8,22 @@ import importlib
 import signal
 import sys
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
+from dsstne._commands import ranks
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["main"]
 
 # The commands of DSSTNE: their modules in dsstne._commands, and what they do.
 _COMMANDS = {
+    "encoder": ("encoder", "train, evaluate or check a network as a CDL file says"),
     "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
+    "install-commands": ("install", "write scripts with the names of DSSTNE's programs"),
+    "knn": ("knn", "write the nearest vectors of a collection for each vector of a text"),
     "predict": ("predict", "write the best items of each sample, or the values of a layer"),
     "train": ("train", "train a network on data files"),
 }
@@ -61,20 +67,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(name: str, arguments: Sequence[str]) -> int:
     command = importlib.import_module(f"dsstne._commands.{_COMMANDS[name][0]}")
-    given = command.parse(arguments)
+
+    def work(job: ranks.Job | None) -> int:
+        given = command.parse(arguments)
+
+        def run() -> int:
+            if hasattr(given, "devices"):
+                given.devices = ranks.devices(given.devices, job)
+            command.run(given)
+            return 0
+
+        return _reported(name, run)
+
+    return _reported(name, lambda: ranks.together([name, *arguments], work))
+
+
+def _reported(name: str, work: Callable[[], int]) -> int:
+    """Returns the exit status of a command, and writes what went wrong to stderr."""
     ended: list[int] = []  # the signal that ended the command, if it was not Ctrl-C
     try:
-        with _terminable(ended):
-            command.run(given)
-    except KeyboardInterrupt:
-        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}", file=sys.stderr)
+        with _terminable(ended), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(
+                f"dsstne {name}: warning: {message}", file=sys.stderr
+            )
+            return work()
+    except KeyboardInterrupt as stop:
+        how = f"; {stop}" if str(stop) else ""
+        print(f"dsstne {name}: {'ended by SIGTERM' if ended else 'interrupted'}{how}", file=sys.stderr)
         return 128 + (ended[0] if ended else signal.SIGINT)
     except Exception as error:
         if not isinstance(error, _expected()):
             raise
         print(f"dsstne {name}: error: {_text(error)}", file=sys.stderr)
         return 1
-    return 0
 
 
 def _expected() -> tuple[type[Exception], ...]:

@@ -57,6 +57,12 @@ def set_limits(*, memory: int | None = None, threads: int | None = None) -> None
     _native.call("configure", _options.to_json(checked))
 
 
+def cuda_devices() -> list[str]:
+    """Returns the names of the CUDA devices that this process can use."""
+    devices = _native.call_json("describe")["devices"]
+    return [one["name"] for one in devices if str(one["name"]).startswith("cuda") and not one.get("missing")]
+
+
 def chosen(wanted: Any) -> Any:
     """Returns the option ``devices`` for the engine: in a worker of Dask or Ray, "auto" becomes "first".
 

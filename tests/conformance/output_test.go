@@ -76,6 +76,7 @@ type outputCase struct {
 	addend      []float32 // [B, stride], nil: none
 	stride      int64
 	first       int64 // the column of item 0
+	empty       bool  // the addend has no numbers yet
 	given       bool  // the targets stand in Output.Targets, and others in the batch
 }
 
@@ -90,7 +91,9 @@ func (c *outputCase) run(d kernels.Device) (r result, err error) {
 	}
 	op.Sources = c.placeSources(p)
 	if c.addend != nil {
-		op.Addend = kernels.Addend{Sum: p.guarded(c.addend, c.stride), Stride: c.stride, First: c.first}
+		op.Addend = kernels.Addend{
+			Sum: p.guarded(c.addend, c.stride), Stride: c.stride, First: c.first, Empty: c.empty,
+		}
 	}
 	if c.bias != nil {
 		op.Bias = c.bias.place(p)
@@ -235,6 +238,9 @@ func outputCases(onlyStats bool, p kernels.Precision) (cases []opCase) {
 	for n, c := range slices.Clone(cases) {
 		if c := c.(*outputCase); n%3 == 0 && c.temperature == 0 {
 			cases = append(cases, c.added(s, n%4 == 0))
+			if n%2 == 0 {
+				cases = append(cases, c.leaving(n%4 == 0))
+			}
 		}
 	}
 	if onlyStats {
@@ -268,6 +274,17 @@ func (c *outputCase) added(s *sampler, amongOthers bool) *outputCase {
 		made.title, made.stride, made.first = c.title+", added among others", c.items+8, 3
 	}
 	made.addend = s.normal(c.step.Rows*made.stride, 1)
+	return &made
+}
+
+// leaving is the case that leaves its gradient where nothing was added to its logits; what stands there is not a number.
+func (c *outputCase) leaving(amongOthers bool) *outputCase {
+	made := *c
+	made.title, made.stride, made.empty = c.title+", leaving its gradient", c.items, true
+	if amongOthers {
+		made.title, made.stride, made.first = c.title+", leaving its gradient among others", c.items+8, 3
+	}
+	made.addend = slices.Repeat([]float32{float32(math.NaN())}, int(c.step.Rows*made.stride))
 	return &made
 }
 

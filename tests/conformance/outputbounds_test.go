@@ -30,7 +30,7 @@ func (c *outputCase) logits() []sum {
 					z.narrow(unit16 * (math.Abs(z.value) + z.bound()))
 				}
 			}
-			if c.addend != nil {
+			if c.addend != nil && !c.empty {
 				z.product(1, float64(c.addend[u*c.stride+c.first+i]))
 				if c.precision == kernels.BFloat16 {
 					z.narrow(unit16 * (math.Abs(z.value) + z.bound()))

@@ -70,7 +70,7 @@ LAYER_KEYS = {
     **shown(ORACLE, "RELUSlope ELUAlpha"),
     **shown(RULES, "Slope SELULambda"),
     **shown(READ + "LayersHaveACapOnTheirWeights", "WeightNorm"),
-    **shown(READ + "HiddenLayersHaveSoftMaxAndACapOnTheirGradients", "DeltaNorm"),
+    **shown(READ + "LayersHaveSoftMaxAndACapOnTheirGradients", "DeltaNorm"),
     **shown(READ + "InitialWeightsAreThoseThatWereMeant", "WeightInit"),
     **shown(READ + "SharesAreBetweenLayersOfAllKinds", "SharedWeights"),
 }
@@ -208,4 +208,7 @@ WEIGHT_ATTRIBUTES = {
 }
 
 # What the library writes beside that, and DSSTNE does not look up.
-OWN_FIELDS = {"columns<n>", "itemNames", "layer<n>_columns"}
+OWN_FIELDS = {
+    *("columns<n>", "featuresDigest<n>", "samplesDigest<n>"),  # of data sets
+    *("itemNames", "layer<n>_columns", "layer<n>_featuresDigest"),  # of networks
+}

@@ -357,6 +357,24 @@ NETWORKS = {
         ),
         Call(alpha=0.5),
     ),
+    "capped gradients of soft-max outputs": (
+        file(
+            CE,
+            entry(),
+            hidden(6, "Tanh", "One"),
+            output("tags", "SoftMax", Source=["One", "Input"], DeltaNorm=0.3),
+        ),
+        Call(alpha=0.5),
+    ),
+    "capped gradients of an output": (
+        file(
+            "L2",
+            entry(),
+            hidden(6, "Tanh", "One"),
+            output("tags", "Sigmoid", DeltaNorm=0.2),
+        ),
+        Call("Momentum", alpha=0.2, mu=0.5),
+    ),
     "capped weights": (
         file(
             CE,

@@ -614,8 +614,8 @@ class Network:
                     delta = softmax_back(values[layer.name], delta)
                 elif not layer.function:
                     delta = delta * ACTIVATIONS[layer.activation][1](values[layer.name], layer)
-                if layer.cap:
-                    delta = capped(delta, layer.cap)
+            if layer.cap:
+                delta = capped(delta, layer.cap)
             if layer.function:
                 of = [values[source] for source in layer.sources]
                 for source, g in zip(layer.sources, pool_back(layer.function, of, delta), strict=True):

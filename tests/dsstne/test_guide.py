@@ -73,7 +73,7 @@ GROUPS = [*TABLES.values(), *names.FLAGS.values(), programs.UNFINISHED, programs
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_has_the_names_of_the_list_and_no_others(table):
     title, _, heading = table.partition(", ")
-    found = named(title, heading or None)
+    found = [name for name in named(title, heading or None) if name not in names.OWN_FIELDS]
     assert sorted(found) == sorted(expanded(TABLES[table]))
 
 

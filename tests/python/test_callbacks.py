@@ -5,6 +5,7 @@ import csv
 import doctest
 import io
 import math
+import os
 import pickle
 import re
 import subprocess
@@ -385,6 +386,49 @@ def test_a_field_that_a_callback_adds_is_a_column(X, tmp_path):
 
     dsstne.fit(X, **OPTIONS, callbacks=[add, CSVLogger(tmp_path / "log.csv")])
     assert [line["half, or so"] for line in lines(tmp_path / "log.csv")] == ["", "0.5", "0.5", "0.5"]
+
+
+def test_a_full_disk_leaves_the_whole_lines_of_the_file(X, tmp_path, python):
+    path = tmp_path / "log.csv"
+    program = """
+import resource, signal, sys, numpy as np, scipy.sparse, dsstne
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))  # a longer file is refused with EFBIG, after a part
+X = scipy.sparse.csr_array(np.eye(8, dtype=np.float32))
+try:
+    dsstne.fit(X, hidden=4, epochs=50, progress=False, callbacks=dsstne.callbacks.CSVLogger(sys.argv[1]))
+except dsstne.InputOutputError as error:
+    print(error)
+"""
+    assert "CSVLogger: " in python(program, path)
+    text = path.read_bytes()
+    assert text.endswith(b"\n")
+    assert 1 < len(lines(path)) < 50
+    assert all(None not in line.values() for line in lines(path))
+
+
+def test_a_file_is_replaced_when_its_new_lines_are_written(X, tmp_path, monkeypatch):
+    path = tmp_path / "log.csv"
+    dsstne.fit(X, **OPTIONS, callbacks=CSVLogger(path))
+    before = path.read_bytes()
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(dsstne.InputOutputError, match="No space left"):
+        dsstne.fit(X, **OPTIONS, callbacks=CSVLogger(path))
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_a_pipe_gets_the_lines(X, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    dsstne.fit(X, **OPTIONS, callbacks=CSVLogger(tmp_path / "pipe"))
+    text = os.read(reader, 1 << 16).decode()
+    os.close(reader)
+    assert [line.partition(",")[0] for line in text.splitlines()] == ["epoch", "1", "2", "3", "4"]
 
 
 def test_a_file_that_cannot_be_written_is_an_error_before_the_first_step(X, tmp_path):

@@ -154,7 +154,7 @@ def test_lines_that_are_short_are_counted(folder, capsys):
     found = lines()
     assert [len(found[name]) for name in ROWS[:3]] == [2, 0, 5]
     text = "recs: 50 lines, of which 2 have fewer than 5 items, because the filter leaves no more"
-    assert capsys.readouterr().err.splitlines() == [text]
+    assert capsys.readouterr().err.splitlines()[0] == text
 
 
 @pytest.mark.parametrize("batch", ["1", "7", "1000"])

@@ -53,6 +53,13 @@ def files(tmp_path_factory):
     two["Layers"][2] = {**two["Layers"][2], "Source": ["Input", "More"]}
     (folder / "two.json").write_text(json.dumps(two))
     (folder / "many").mkdir()
+    dsstne.netcdf.write(
+        folder / "turned.nc",
+        {"gl_output": X, "gl_input": X},
+        items=dict.fromkeys(("gl_output", "gl_input"), ITEMS[::-1]),
+    )
+    (folder / "new.nc1.nc").write_text("")
+    (folder / "left.nc.checkpoint").write_text("")
     with dsstne.fit(X, network=folder / "config.json", items=ITEMS, epochs=1, progress=False) as model:
         model.attributes["netcdf"] = json.dumps({"datasets": {"Input": "gl_input", "Output": "gl_output"}})
         model.save(folder / "gl.dsstne")
@@ -66,7 +73,7 @@ def files(tmp_path_factory):
 CASES = [
     # ---- the command line ----
     ("trian", 2, "invalid choice: 'trian'"),
-    ("encoder", 2, "invalid choice: 'encoder'"),
+    ("encodr", 2, "invalid choice: 'encodr'"),
     (f"{TRAIN} -alhpa 0.1", 2, "there is no flag -alhpa; did you mean -alpha?"),
     (f"{TRAIN} --optimiser adam", 2, "there is no flag --optimiser; did you mean --optimizer?"),
     (f"{TRAIN} -lambda2 1", 2, "there is no flag -lambda2; did you mean -lambda"),
@@ -86,7 +93,10 @@ CASES = [
     (f"{TRAIN} --precision float64", 2, "expected auto or float32 or bfloat16 or tensorfloat32, got 'float64'"),
     (f"{TRAIN} --optimizer adagrad -mu 0.5", 2, "-mu: the optimizer adagrad has no parameter for it; leave it out"),
     (f"{TRAIN} --optimizer momentum -mu1 0.5", 2, "-mu1: the optimizer momentum has no parameter for it"),
-    (f"{TRAIN} --resume", 2, "--resume needs --checkpoint, the file to go on from"),
+    (f"{TRAIN} --metrics auc", 2, "--metrics needs --validation, the held-out items"),
+    (f"{TRAIN} --validation-input T", 2, "--validation-input needs --validation, the held-out items"),
+    (f"{TRAIN} --validation T --metrics auc,,map@3", 2, "expected names with commas between them, got 'auc,,map@3'"),
+    (f"{TRAIN} --checkpoint-interval 0", 2, "argument --checkpoint-interval: expected a whole number above 0, got '0'"),
     (f"{TRAIN} --overwrite=yes", 2, "argument --overwrite: ignored explicit argument 'yes'"),
     (TRAIN.replace("new.nc", "new.net"), 2, "'new.net' must end with .nc or .dsstne"),
     ("train -c config.json", 2, "the following arguments are required: -i, -o, -n"),
@@ -109,6 +119,34 @@ CASES = [
     (TRAIN.replace("new.nc", "none/new.nc"), 1, "-n: none/new.nc: there is no folder"),
     (TRAIN.replace("new.nc", "gl_input.nc"), 1, "-n and -i name the same file, gl_input.nc; give two files"),
     (f"{TRAIN} --checkpoint many", 1, "--checkpoint: many is a folder"),
+    (f"{TRAIN} --metrics-file none/log", 1, "--metrics-file: none/log: there is no folder"),
+    (f"{TRAIN} --metrics-file new.nc", 1, "-n and --metrics-file name the same file, new.nc"),
+    (f"{TRAIN} --validation none.nc", 1, "none.nc: no such file"),
+    (f"{TRAIN} --validation gl_output.nc --metrics recal@2", 1, "recal"),
+    (f"{TRAIN} --validation short.nc", 1, "-i: gl_input.nc has 3 rows and --validation: short.nc 2 rows"),
+    (f"{TRAIN} --validation others.nc", 1, "row 1 is 's1' in -i: gl_input.nc and 's2' in --validation: others.nc"),
+    (f"{TRAIN} --validation turned.nc", 1, "--validation: turned.nc has other features than -o: gl_output.nc, or in"),
+    (
+        f"{TRAIN} --validation gl_output.nc --validation-input turned.nc -d gl",
+        1,
+        "--validation-input: turned.nc has other features than -i: gl_input.nc, or in another order",
+    ),
+    (
+        f"{TRAIN.replace('gl_output', 'two')} -d a --validation T",
+        1,
+        "--validation: T is a text, and -o: two.nc has no names of features to read it by",
+    ),
+    (f"{TRAIN} --checkpoint-interval 1", 1, "new.nc1.nc exists already; --overwrite replaces the networks of epochs"),
+    (
+        f"{TRAIN.replace('gl_input', 'new.nc1')} --checkpoint-interval 1 --overwrite",
+        1,
+        "-i: new.nc1.nc is the name of the network of an epoch; give another name",
+    ),
+    (
+        TRAIN.replace("new.nc", "left.nc"),
+        1,
+        "left.nc.checkpoint has the state of a run that was interrupted; --resume goes on with it, --overwrite starts",
+    ),
     (f"{TRAIN} --features new.nc", 1, "-n and --features name the same file, new.nc"),
     (f"{TRAIN} --features none/f", 1, "--features: none/f: there is no folder"),
     (TRAIN.replace("gl_input.nc", "two.nc") + " -d a --samples s", 1, "s: no such index, and two.nc has no names"),
@@ -146,9 +184,13 @@ CASES = [
     (
         TRAIN.replace("gl_output.nc", "short.nc"),
         1,
-        "-i: gl_input.nc has 3 rows and -o: short.nc 2 rows; make both files",
+        "-i: gl_input.nc has 3 samples, and -o: short.nc has 2; -o: short.nc has neither names nor a digest of them",
     ),
-    (TRAIN.replace("gl_output.nc", "others.nc"), 1, "row 1 is 's1' in -i: gl_input.nc and 's2' in -o: others.nc"),
+    (
+        TRAIN.replace("gl_output.nc", "others.nc"),
+        1,
+        "sample 1 is 's1' in -i: gl_input.nc and 's2' in -o: others.nc",
+    ),
     (f"{PREDICT} -k 5", 1, "-k is 5, and the layer 'Output' has 4 items"),
     (f"{PREDICT} -l Hiden", 1, "-l: gl.dsstne has no layer 'Hiden' that it computes; did you mean 'Hidden'?"),
     (f"{PREDICT} -l Input", 1, "-l: gl.dsstne has no layer 'Input' that it computes"),
@@ -161,7 +203,7 @@ CASES = [
     ),
     (PREDICT.replace("-i features", "-i few"), 1, "-i: few has 2 features, and the layer 'Input' of gl.dsstne has 4"),
     (PREDICT.replace("-o features", "-o few"), 1, "-o: few has 2 features, and the layer 'Output' of gl.dsstne has 4"),
-    (PREDICT.replace("-o features", "-o swapped"), 1, "-o: swapped has the feature 'b' at 0, and gl.dsstne has 'a'"),
+    (PREDICT.replace("-o features", "-o swapped"), 1, "feature 0 is 'b' in -o: swapped and 'a' in the layer 'Output'"),
     (PREDICT.replace(" -i features", ""), 1, "-i is missing: T is a text, which needs the index of the features"),
     (
         PREDICT.replace("gl.dsstne", "nameless.dsstne").replace(" -o features", ""),
@@ -169,7 +211,7 @@ CASES = [
         "-o: nameless.dsstne has no names for the layer 'Output'; give the features' index",
     ),
     (f"{PREDICT} -t analog --malformed error", 1, "T, line 1, column 4"),
-    (f"{PREDICT} -f short.nc", 1, "-f: short.nc has 2 rows without names; expected 3, one for each sample"),
+    (f"{PREDICT} -f short.nc", 1, "-f: short.nc has 2 samples, and -r: T has 3; -f: short.nc has neither names"),
 ]
 
 
@@ -188,7 +230,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(files, monkeypatch, capsys
     assert {path.name: path.stat().st_mtime_ns for path in files.iterdir()} == before
 
 
-@pytest.mark.parametrize("command", ["", "train", "predict", "generateNetCDF"])
+@pytest.mark.parametrize("command", ["", "train", "predict", "generateNetCDF", "encoder"])
 def test_help_is_shown_with_status_0(capsys, command):
     with pytest.raises(SystemExit) as error:
         main([*command.split(), "-h"])
@@ -196,7 +238,9 @@ def test_help_is_shown_with_status_0(capsys, command):
     assert f"usage: dsstne {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["train", "-h"], ["predict", "-k"], ["generateNetCDF", "-zz"], ["-h"]])
+@pytest.mark.parametrize(
+    "arguments", [["train", "-h"], ["predict", "-k"], ["encoder"], ["generateNetCDF", "-zz"], ["-h"]]
+)
 def test_a_command_line_is_read_without_large_modules(arguments):
     code = (
         "import sys\nfrom dsstne.cli import main\n"

@@ -95,6 +95,7 @@ def test_everything_that_training_needs_is_read(tmp_path):
         "shuffle": False,
         "schedule": {"kind": "inverse", "rate": 0.01},
         "datasets": {"Input": "gl_input"},
+        "features": {},
         "locked": ["H2.weight", "H2.bias"],
     }
     other = dsstne.netcdf.network(tmp_path / "net.nc")
@@ -267,6 +268,7 @@ def test_sizes_cut_the_names(tmp_path):
         dsstne.load(path, sizes={"Out": 201})
     with netCDF4.Dataset(path, "a") as file:
         file.layer5_columns = 199
+        del file.layer5_featuresDigest
     with pytest.raises(dsstne.CorruptFileError, match="itemNames has 200 elements; the layer 'Out' needs 199"):
         dsstne.load(path)
 

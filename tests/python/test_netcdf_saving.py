@@ -1,8 +1,10 @@
 """The files of dsstne.netcdf on the disk: what a save replaces, what is left of it, and disks that are full."""
 
 import errno
+import fcntl
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import dsstne
+from dsstne import _netcdf_data
 
 LIMITED = """
 import errno, os, resource, sys
@@ -181,3 +184,56 @@ def test_a_name_may_have_as_many_bytes_as_the_system_takes(tmp_path, save):
     with netCDF4.Dataset(tmp_path / os.listdir(tmp_path)[0]) as file:
         assert file.ncattrs()
     assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import dsstne
+from dsstne import _netcdf_data
+_netcdf_data.write(sys.argv[1], {"x": np.eye(3)}, None, {}, {}, None, lambda: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_the_next_save_removes_what_a_killed_one_has_left(tmp_path, python):
+    path = tmp_path / "gl.nc"
+    assert python(KILLED, path, check=False).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".gl.nc.saving-")
+    dsstne.netcdf.write(path, {"x": np.eye(3)})
+    assert left.exists(), "it may be of a process that has not locked it yet"
+    os.utime(left, (0, 0))
+    dsstne.netcdf.write(path, {"x": np.eye(3)})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_save_removes_nothing_else(tmp_path):
+    names = [
+        ".gl.nc.saving-0123456789abcde",  # too short
+        ".gl.nc.saving-0123456789abcdef0",
+        ".other.nc.saving-0123456789abcdef",
+        "gl.nc.saving-0123456789abcdef",
+        ".gl.nc.saving-0000000000000001",  # locked
+    ]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".gl.nc.saving-0000000000000002").mkdir()
+    (tmp_path / ".gl.nc.saving-0000000000000003").symlink_to(tmp_path / names[0])
+    os.utime(tmp_path / ".gl.nc.saving-0000000000000002", (0, 0))
+    before = {path.name for path in tmp_path.iterdir()}
+    with (tmp_path / names[-1]).open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        dsstne.netcdf.write(tmp_path / "gl.nc", {"x": np.eye(3)})
+    assert {path.name for path in tmp_path.iterdir()} == before | {"gl.nc"}
+
+
+def test_a_save_that_is_under_way_is_not_taken_for_abandoned(tmp_path):
+    def save_again():
+        (other,) = tmp_path.iterdir()
+        os.utime(other, (0, 0))
+        dsstne.netcdf.write(tmp_path / "gl.nc", {"y": np.eye(3)})
+
+    _netcdf_data.write(tmp_path / "gl.nc", {"x": np.eye(3)}, None, {}, {}, None, save_again)
+    assert [one.name for one in dsstne.netcdf.datasets(tmp_path / "gl.nc")] == ["x"]
+    assert len(list(tmp_path.iterdir())) == 1

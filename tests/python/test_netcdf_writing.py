@@ -1,5 +1,8 @@
 """Data sets that dsstne.netcdf.write writes. netCDF4, the C library, reads them."""
 
+import hashlib
+import struct
+
 import netCDF4
 import numpy as np
 import pandas
@@ -23,6 +26,14 @@ def damaged(indptr, indices, values=None):
     return made
 
 
+def digest(labels):
+    """Returns the digest of labels as docs/dsstne.md describes it."""
+    encoded = [label.encode() for label in labels]
+    ends = [sum(map(len, encoded[:n])) for n in range(len(encoded) + 1)]
+    whole = struct.pack(f"<{len(ends)}q", *ends) + b"".join(encoded)
+    return f"{len(encoded)} {hashlib.sha256(whole).hexdigest()}"
+
+
 def test_a_written_file_is_what_dsstne_reads(tmp_path):
     path = tmp_path / "gl.nc"
     weights = np.array([1, 2, 3], f4)
@@ -36,8 +47,11 @@ def test_a_written_file_is_what_dsstne_reads(tmp_path):
     with netCDF4.Dataset(path, "a") as file:
         assert file.ncattrs() == [
             *["datasets", "name0", "attributes0", "kind0", "dataType0", "dimensions0", "width0", "columns0"],
-            *["name1", "attributes1", "kind1", "dataType1", "dimensions1", "width1", "columns1"],
+            *["featuresDigest0", "samplesDigest0"],
+            *["name1", "attributes1", "kind1", "dataType1", "dimensions1", "width1", "columns1", "samplesDigest1"],
         ]
+        assert file.featuresDigest0 == digest("abcdefgh")
+        assert file.samplesDigest0 == file.samplesDigest1 == digest("789")
         assert (file.attributes0, file.dataType0, file.width0, file.columns0) == (SPARSE, 4, 128, 8)
         assert (file.attributes1, file.dataType1) == (SPARSE | BOOLEAN | WEIGHTED, 0)
         wanted = {"sparseStart0", "sparseEnd0", "sparseIndex0", "sparseData0", "indToFeature0", "indToSample0"}

@@ -68,8 +68,10 @@ func (o Ops) MarginalTargets(op *kernels.MarginalTargets, s *kernels.Step) error
 	if op.OneTarget != 1 {
 		a.log_target = C.float(math.Log(float64(op.OneTarget)))
 	}
-	a.addend = buffer(output.Addend.Sum)
-	a.addend_stride, a.addend_first = C.int64_t(output.Addend.Stride), C.int64_t(output.Addend.First)
+	if addend := &output.Addend; addend.Counts() {
+		a.addend, a.addend_stride = buffer(addend.Sum), C.int64_t(addend.Stride)
+		a.addend_first = C.int64_t(addend.First)
+	}
 	a.stats, a.sums, a.next_entry = buffer(output.Stats), buffer(output.Targets.Sums), of[C.int32_t](op.Workspace)
 	a.dz, a.by_item = buffer(output.Targets.ByRow), buffer(output.Targets.ByItem)
 	if output.Temperature != 0 {

@@ -348,6 +348,7 @@ typedef struct {
   float *stats; /* [B, 2] or null */
   float *addend; /* [B, addend_stride] or null; addend_first: the column of item 0 */
   int64_t addend_stride, addend_first;
+  int32_t addend_empty; /* it only gets the gradient */
   optimizer_t optimizer;
   /* filled while it runs */
   int64_t next, turn;

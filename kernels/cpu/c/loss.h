@@ -167,6 +167,13 @@ static void take_stats(const layer_t *o, const layout_t *l, float *lse) {
   for (int64_t u = 0; u < l->Bp; u++) lse[u] = o->stats && u < l->B ? o->stats[2 * u + 1] : 0;
 }
 
+/* The slope at the sum x and its value a. That of soft-plus is made of the exponential that the value has, too; a hidden
+ * layer, which keeps no sum, makes it of the value by another one. */
+INLINE vf slope_beside(const int32_t activation, float alpha, vf x, vf a) {
+  if (activation == ACTIVATION_softplus) return sigmoid_with(x, exponential_of_negative(-absolute(x)));
+  return activation_slope(activation, alpha, slope_at(activation, x, a));
+}
+
 /* Replaces the logits of n items by their values, and keeps the slopes there: what both are made of, such as an exponential, is
  * computed once. 0 * z keeps what is not finite. */
 INLINE void activate_items(const int32_t activation, float alpha, const layout_t *l, int64_t n, const float *bias,
@@ -175,7 +182,7 @@ INLINE void activate_items(const int32_t activation, float alpha, const layout_t
     for (int64_t u = 0; u < l->Bp; u += LANES) {
       vf x = load(z + i * l->ldz + u) + bias[i], a = fma_(splat(0), x, activate(activation, alpha, x));
       store(z + i * l->ldz + u, a);
-      store(slope + i * l->Bp + u, activation_slope(activation, alpha, slope_at(activation, x, a)));
+      store(slope + i * l->Bp + u, slope_beside(activation, alpha, x, a));
     }
   }
 }

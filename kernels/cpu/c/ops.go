@@ -198,6 +198,7 @@ func (o Ops) output(call *call, op *kernels.Output, s *kernels.Step) *C.layer_t 
 	a.row_weights = call.floats(s.WeightsOfRows(op.Term))
 	a.addend = buffer(op.Addend.Sum)
 	a.addend_stride, a.addend_first = C.int64_t(op.Addend.Stride), C.int64_t(op.Addend.First)
+	a.addend_empty = flag(op.Addend.Empty)
 	a.optimizer = call.optimizer(op.Optimizer, s)
 	if op.TiedInput >= 0 {
 		tied := s.Sparse[op.TiedInput].Items

@@ -70,7 +70,7 @@ static void tile_stats(const layout_t *l, const float *z, const float *bias, int
 /* The logits of a tile but for the bias. The addend's rows are read LANES at a time: as many streams as the cache follows. */
 static void tile_logits(const layer_t *o, const layout_t *l, int64_t first, int64_t n, float *mine, float *z) {
   product_panels(l->pairs, mine + l->w, l->tile * PANEL, o->workspace + l->panels, l->Kw, z, l->ldz, n, l->Bp);
-  if (!o->addend) return;
+  if (!o->addend || o->addend_empty) return;
   for (int64_t u = 0; u < l->B; u += LANES) {
     const float *row = o->addend + u * o->addend_stride + o->addend_first + first;
     const int64_t here = smaller(LANES, l->B - u);

@@ -25,12 +25,21 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, description: str) -> None:
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
+        self._lists: set[str] = set()  # flags that take several values
+        self._places = 0  # number of the values without a flag
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
-        """Adds a flag, as ``add_argument`` does."""
+        """Adds a flag, as ``add_argument`` does; the action "append" takes all values up to the next flag."""
         action = self.add_argument(*names, **options)
         self._flags.update(dict.fromkeys(names, action.nargs != 0))
+        if options.get("action") == "append":
+            self._lists.update(names)
+
+    def argument(self, name: str, **options: Any) -> None:
+        """Adds a value without a flag, as ``add_argument`` does."""
+        self.add_argument(name, **options)
+        self._places += 1
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
@@ -40,7 +49,16 @@ class Parser(argparse.ArgumentParser):
         """Joins each flag with its value, which may therefore begin with a dash."""
         given = set()
         rest = iter(arguments)
+        several = None  # the flag whose list of values goes on
+        places = self._places
         for argument in rest:
+            if several is not None and not argument.startswith("-"):
+                yield f"{several}={argument}"
+                continue
+            if places and not argument.startswith("-"):
+                places -= 1
+                yield argument
+                continue
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
                 name, is_joined = argument, ""
@@ -54,11 +72,13 @@ class Parser(argparse.ArgumentParser):
                 if following is None or following in self._flags:
                     self.error(f"{name} needs a value" + (f", but {following} follows" if following else ""))
                 value, is_joined = following or "", "="
+            several = name if name in self._lists else None
             yield name + is_joined + value if is_joined else name
 
     def _unknown(self, argument: str) -> str:
         if not argument.startswith("-") or argument == "-":
-            return f"unexpected argument {argument!r}: each value follows a flag"
+            one = "there is one value without a flag" if self._places else "each value follows a flag"
+            return f"unexpected argument {argument!r}: {one}"
         name = argument.partition("=")[0]
         if argument[:2] in self._flags and argument[2:3].isdigit():
             return f"there is no flag {name}; did you mean {argument[:2]} {argument[2:]}?"
@@ -71,14 +91,20 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns the end of a message about an unknown word."""
-    known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"the known ones are {', '.join(known)}"
+    folded = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(word.lower(), folded, n=1)
+    return f"did you mean {folded[close[0]]}?" if close else f"the known ones are {', '.join(folded.values())}"
+
+
+def precision(parser: Parser) -> None:
+    """Adds the flag of commands that train."""
+    kinds = word("auto", "float32", "bfloat16", "tensorfloat32")
+    parser.flag("--precision", type=kinds, default="auto", help="auto, float32, bfloat16 or tensorfloat32")
 
 
 def computing(parser: Parser) -> None:
     """Adds the flags of commands that compute."""
-    parser.flag("--devices", type=devices, default="auto", help="such as cpu, cuda:0 or cuda:0,cuda:1 (default: auto)")
+    parser.flag("--devices", type=devices, help="such as cpu, cuda:0 or cuda:0,cuda:1 (default: auto)")
     reading(parser)
 
 
@@ -93,6 +119,14 @@ def reading(parser: Parser) -> None:
 # ---- types of values ----
 
 
+def character(text: str) -> str:
+    r"""Reads one character; ``\t`` stands for a TAB."""
+    text = "\t" if text == "\\t" else text
+    if len(text) != 1 or text in "\r\n\0":
+        raise argparse.ArgumentTypeError(f"expected one character, or \\t for a TAB, got {text!r}")
+    return text
+
+
 def path(text: str) -> str:
     """Reads the path of a file."""
     if not text or "\0" in text:
@@ -105,6 +139,14 @@ def name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a name, got ''")
     return text
+
+
+def names(text: str) -> list[str]:
+    """Reads names that commas separate."""
+    found = text.split(",")
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"expected names with commas between them, got {text!r}")
+    return found
 
 
 def count(text: str) -> int:

@@ -36,8 +36,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def run(given: Namespace) -> None:
     """Reads the text and writes the data file and the indexes."""
-    from dsstne import _netcdf_file, netcdf
-    from dsstne._commands import outputs, sources
+    from dsstne import _netcdf_data, _netcdf_file
+    from dsstne._commands import locks, outputs, sources
     from dsstne.errors import InvalidArgumentError, InvalidDataError, MissingFileError
     from dsstne.textfile import read_index, write_index
 
@@ -48,34 +48,37 @@ def run(given: Namespace) -> None:
     outputs.check_distinct(written, {"-i": given.i, "-f": given.f} if len(written) == 2 else {"-i": given.i})
     for flag, path in written.items():
         outputs.check(flag, path)
-    features: Any = None
-    if not given.c:
-        try:
-            features = read_index(given.f)
-        except MissingFileError as error:
-            text = f"{error}; -c makes a new index of the features"
-            raise MissingFileError(text, error.errno or 0, given.f) from None
-    samples: Any = read_index(given.s) if os.path.exists(given.s) else []  # noqa: PTH110
-    source = sources.read_text(
-        given.i,
-        given,
-        features=features,
-        samples=samples,
-        new_samples="add",
-        values=given.t,
-        **({"new_features": "add"} if given.m else {}),
-    )
-    data = source.matrix
-    if not data.nnz:
-        raise InvalidArgumentError(f"{given.i}: no feature is left, so there is nothing to write. {source.findings}")
-    with outputs.beside(given.o) as name:
-        texts = {"items": {given.d: source.items}, "rows": source.rows}
-        netcdf.write(name, {given.d: data.to_scipy()}, boolean=given.t == "indicator", **texts)
-        if len(source.rows) > len(samples):
-            write_index(given.s, source.rows)
-        if given.c or (given.m and len(source.items) > len(features)):
-            write_index(given.f, source.items)
-        os.replace(name, os.path.realpath(given.o))  # noqa: PTH105
+    with locks.held([path for flag, path in written.items() if flag != "-o"]):
+        features: Any = None
+        if not given.c:
+            try:
+                features = read_index(given.f)
+            except MissingFileError as error:
+                text = f"{error}; -c makes a new index of the features"
+                raise MissingFileError(text, error.errno or 0, given.f) from None
+        samples: Any = read_index(given.s) if os.path.exists(given.s) else []  # noqa: PTH110
+        source = sources.read_text(
+            given.i,
+            given,
+            features=features,
+            samples=samples,
+            new_samples="add",
+            values=given.t,
+            **({"new_features": "add"} if given.m else {}),
+        )
+        data = source.matrix
+        if not data.nnz:
+            nothing = f"{given.i}: no feature is left, so there is nothing to write. {source.findings}"
+            raise InvalidArgumentError(nothing)
+
+        def write_indexes() -> None:
+            if len(source.rows) > len(samples):
+                write_index(given.s, source.rows)
+            if given.c or (given.m and len(source.items) > len(features)):
+                write_index(given.f, source.items)
+
+        matrices, items = {given.d: data.to_scipy()}, {given.d: source.items}
+        _netcdf_data.write(given.o, matrices, given.t == "indicator", {}, items, source.rows, write_indexes)
     new = len(source.items) - (0 if features is None else len(features))
     print(
         f"{given.o}: data set {given.d} with {sources.counted(len(source.rows), 'sample')} "

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
@@ -62,6 +63,39 @@ def check_distinct(written: dict[str, str], read: dict[str, str]) -> None:
             known[real] = flag
 
 
+class Series(NamedTuple):
+    """Files that are written every few epochs, with the number of the epoch in their names.
+
+    Attributes:
+        begin, end: What stands before and after the number.
+        every: Number of epochs from one file to the next.
+        last: The last epoch.
+    """
+
+    begin: str
+    end: str
+    every: int
+    last: int
+
+    def name(self, epoch: int) -> str:
+        """Returns the file of an epoch."""
+        return f"{self.begin}{epoch}{self.end}"
+
+    def has(self, path: str) -> bool:
+        """Reports whether a path is that of one of the files."""
+        begin = Path(os.path.realpath(self.begin + "0"))
+        target = Path(os.path.realpath(path))
+        number = re.fullmatch(re.escape(begin.name[:-1]) + "([1-9][0-9]{0,18})" + re.escape(self.end), target.name)
+        epoch = int(number[1]) if number else 0
+        return target.parent == begin.parent and 0 < epoch <= self.last and epoch % self.every == 0
+
+    def existing(self) -> list[str]:
+        """Returns the files that there are."""
+        folder = os.path.dirname(self.begin)  # noqa: PTH120 - a Path would change "./x"
+        names = [os.path.join(folder, name) for name in os.listdir(folder or ".")]  # noqa: PTH118, PTH208
+        return sorted(name for name in names if self.has(name))
+
+
 @contextlib.contextmanager
 def beside(path: str) -> Iterator[str]:
     """Gives the name of a file beside another one; the caller writes it and renames it, or it is removed."""
@@ -73,6 +107,12 @@ def beside(path: str) -> Iterator[str]:
         name.unlink(missing_ok=True)
 
 
+def _target(path: str) -> str | int:
+    """Returns what to open: of the standard streams a copy, which shares the place in a file with its other writers."""
+    number = {"/dev/stdout": 1, "/dev/stderr": 2}.get(os.path.abspath(path))  # noqa: PTH100 - a Path would follow links
+    return path if number is None else os.dup(number)
+
+
 @contextlib.contextmanager
 def lines(path: str) -> Iterator[IO[str]]:
     """Opens a text for writing; a pipe or device is written at once, a file when it is complete.
@@ -82,7 +122,7 @@ def lines(path: str) -> Iterator[IO[str]]:
     """
     try:
         if not _is_regular(path):
-            with open(path, "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+            with open(_target(path), "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
                 yield file
             return
         with beside(path) as name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dsstne._commands import flags
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from dsstne._commands.indexes import Index
     from dsstne._commands.sources import Source
     from dsstne.model import Model
 
@@ -57,7 +58,7 @@ def conversion(text: str) -> str:
 def run(given: Namespace) -> None:
     """Reads the samples, computes, and writes the lines."""
     from dsstne import load
-    from dsstne._commands import filters, outputs, ranking, sources
+    from dsstne._commands import filters, indexes, outputs, ranking, sources
     from dsstne.progress import Steps
 
     read = {"-n": given.n, "-r": given.r, "-i": given.i, "-o": given.o, "-f": given.f}
@@ -66,14 +67,14 @@ def run(given: Namespace) -> None:
     with load(given.n, threads=given.threads) as model:
         layer = _layer(given, model)
         is_output = layer in model.outputs
-        labels = _labels(given, model, layer) if is_output else None
-        data = _samples(given, model)
+        labels, notes = _labels(given, model, layer) if is_output else (None, [])
+        data, more = _samples(given, model)
         first = next(iter(data.values()))
         count = first.matrix.shape[0]
         samples = list(map(str, first.rows if first.rows is not None else range(count)))
         units = model._layers[layer]["size"] if labels is None else len(labels)
         k = _length(given, layer, units, is_output)
-        findings = [one.findings for one in data.values()]
+        findings = [one.findings for one in data.values()] + more + notes
         options = {key: getattr(given, key) for key in ("devices", "threads", "memory_limit")}
         X = {name: source.matrix for name, source in data.items()}
         task = ranking.Task(model, X, count, layer, units, {"batch_size": given.b, **options})
@@ -82,7 +83,8 @@ def run(given: Namespace) -> None:
         else:
             chosen = None
             if given.f is not None:
-                chosen = filters.read(given, samples, labels, model.outputs[layer], layer, _data_sets(model))
+                width, data_sets = model.outputs[layer], indexes.kept(model, "datasets")
+                chosen = filters.read(given, samples, labels, width, layer, data_sets, first)
                 findings.append(chosen.findings)
             if chosen is not None and given.filter_values:
                 answers = ranking.multiplied(task, k, chosen.matrix)
@@ -125,65 +127,58 @@ def _layer(given: Namespace, model: Model) -> str:
     return name
 
 
-def _labels(given: Namespace, model: Model, layer: str) -> list[str]:
-    """Returns the labels of the items of an output."""
-    from dsstne.errors import InvalidArgumentError, InvalidDataError
+def _labels(given: Namespace, model: Model, layer: str) -> tuple[list[str], list[str]]:
+    """Returns the labels of the items of an output, and notes for the user."""
+    from dsstne._commands import indexes
+    from dsstne.errors import InvalidArgumentError
     from dsstne.textfile import read_index
 
-    known = None if layer != model.output or model.items is None else list(map(str, model.items))
+    known = indexes.of_layer(model, layer, given.n)
     if given.o is None:
-        if known is None:
+        if known.labels is None:
             raise InvalidArgumentError(f"-o: {given.n} has no names for the layer {layer!r}; give the features' index")
-        return known
-    labels: list[str] = read_index(given.o).tolist()
-    _check_size("-o", given.o, len(labels), model.outputs[layer], layer, given.n)
-    for number, (label, name) in enumerate(zip(labels, known or [], strict=False)):
-        if label != name:
-            raise InvalidDataError(
-                f"-o: {given.o} has the feature {label!r} at {number}, and {given.n} has {name!r}: "
-                "the network was trained with another index"
-            )
-    return labels
+        return known.labels, []
+    labels, notes = _of_layer("-o", given.o, read_index(given.o), known)
+    return labels.tolist(), notes
 
 
-def _check_size(flag: str, path: str, size: int, units: int, layer: str, network: str) -> None:
-    """Refuses an index or a matrix of another width than a layer, which DSSTNE rounds up to a multiple of 128."""
+def _of_layer(flag: str, path: str, labels: Any, known: Index) -> tuple[Any, list[str]]:
+    """Returns the labels of an index that belong to the units of a layer, and notes for the user.
+
+    Raises:
+        InvalidDataError: The network was trained with another index.
+    """
+    from dsstne._commands import indexes, sources
     from dsstne.errors import InvalidDataError
 
-    if units not in (size, -(-size // 128) * 128):
-        raise InvalidDataError(
-            f"{flag}: {path} has {size:,} features, and the layer {layer!r} of {network} has {units:,}: "
-            "the network was trained with another index"
-        )
+    own = indexes.Index(f"{flag}: {path}", len(labels), labels)
+    notes = [note] if (note := indexes.compare("feature", own, known)) else []
+    if own.size > known.size:  # of an index that was not compared, more labels are an error
+        more = own.size - known.size
+        notes.append(f"{path} has {sources.counted(more, 'feature')} that {known.place} does not have: left out")
+    elif not indexes.fits("feature", own, known):
+        raise InvalidDataError(f"{indexes.different('feature', own, known)}: give the index of the network")
+    return labels[: known.size], notes
 
 
-def _data_sets(model: Model) -> dict[str, str]:
-    """Returns the names of the data sets that the layers of a model take, as far as they are known."""
-    import json
-
-    from dsstne._netcdf_network import ATTRIBUTE
-
-    try:
-        kept = json.loads(model.attributes.get(ATTRIBUTE, "{}"))["datasets"]
-        return {layer: name for layer, name in kept.items() if name}
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return {}
-
-
-def _samples(given: Namespace, model: Model) -> dict[str, Source]:
-    """Reads the matrices of the inputs, as wide as the layers."""
-    from dsstne._commands import filters, sources
-    from dsstne.errors import InvalidArgumentError, InvalidDataError
+def _samples(given: Namespace, model: Model) -> tuple[dict[str, Source], list[str]]:
+    """Reads the matrices of the inputs, as wide as the layers; returns notes for the user, too."""
+    from dsstne._commands import indexes, sources
+    from dsstne.errors import InvalidArgumentError
     from dsstne.textfile import read_index
 
-    names = _data_sets(model)
+    names = indexes.kept(model, "datasets")
     is_text = sources.kind_of(given.r) == "text"
     if is_text and given.i is None:
         raise InvalidArgumentError(f"-i is missing: {given.r} is a text, which needs the index of the features")
     features = None if given.i is None else read_index(given.i)
     first = next(iter(model.inputs))
+    notes: list[str] = []
+    known = {layer: indexes.of_layer(model, layer, given.n) for layer in model.inputs}
     if features is not None and len(model.inputs) == 1:
-        _check_size("-i", given.i, len(features), model.inputs[first], first, given.n)
+        whole = features
+        features, notes = _of_layer("-i", given.i, whole, known[first])
+        known[first] = known[first]._replace(labels=whole)  # the same as those of the layer, and maybe more
     # A layer without a data set has its own name for one in a file of DSSTNE.
     if is_text and given.d is not None and names.get(first) not in (None, first, given.d, f"{given.d}_input"):
         raise InvalidArgumentError(
@@ -191,15 +186,12 @@ def _samples(given: Namespace, model: Model) -> dict[str, Source]:
         )
     read = sources.by_layer("-r", given.r, [*model.inputs], names, given, features=features, values=given.t)
     for layer, source in read.items():
-        columns, units = source.matrix.shape[1], model.inputs[layer]
-        _check_size("-r", given.r, columns, units, layer, given.n)
-        if features is not None and source.items is not None and list(features) != list(map(str, source.items)):
-            raise InvalidDataError(f"-r: {given.r} has other features than -i, {given.i}, or in another order")
-        if columns < units:
-            matrix = source.matrix
-            matrix = matrix.to_scipy() if hasattr(matrix, "to_scipy") else matrix
-            read[layer] = source._replace(matrix=filters.widened(matrix, units))
-    return read
+        if features is not None and len(model.inputs) > 1:
+            own = indexes.Index(f"-i: {given.i}", len(features), features)
+            notes.append(indexes.compare("feature", own, indexes.of("feature", f"-r: {given.r}", source)))
+        read[layer], more = indexes.as_wide("-r", given.r, source, known[layer])
+        notes += more
+    return read, [note for note in dict.fromkeys(notes) if note]
 
 
 def _length(given: Namespace, layer: str, units: int, is_output: bool) -> int | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gzip
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+import zlib
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import scipy.sparse
 
@@ -14,7 +17,7 @@ from dsstne.errors import InputOutputError, InvalidArgumentError, InvalidDataErr
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # What is wrong with a line of each kind of dataset.info["text"]["malformed"].
 _MALFORMED = {
@@ -42,6 +45,8 @@ class Source(NamedTuple):
         stored_only: Whether only stored entries count in the loss.
         name: Name of the data set in a NetCDF file.
         findings: What the reading of a text found, for the user.
+        items_digest: Digest of the names of the columns, of a NetCDF file that has one.
+        rows_digest: Digest of the names of the rows.
     """
 
     matrix: Any
@@ -51,6 +56,8 @@ class Source(NamedTuple):
     stored_only: bool = False
     name: str | None = None
     findings: str = ""
+    items_digest: str | None = None
+    rows_digest: str | None = None
 
 
 def kind_of(path: str) -> str:
@@ -115,7 +122,7 @@ def by_layer(
     """
     kind = kind_of(path)
     if kind == "netcdf":
-        return _data_sets(flag, path, layers, names, given.d, are_targets)
+        return _read(path, data_sets(flag, path, layers, names, given, are_targets=are_targets), are_targets)
     if len(layers) != 1:
         raise InvalidArgumentError(
             f"{flag}: {path} holds one matrix, and the network takes one for each of the layers {', '.join(layers)}; "
@@ -124,10 +131,17 @@ def by_layer(
     return {layers[0]: read_mapped(path) if kind == "mapped" else read_text(path, given, **text)}
 
 
-def _data_sets(
-    flag: str, path: str, layers: Sequence[str], known: Mapping[str, str], wanted: str | None, are_targets: bool
-) -> dict[str, Source]:
-    """Reads data sets of a NetCDF file, each once."""
+def data_sets(
+    flag: str,
+    path: str,
+    layers: Sequence[str],
+    known: Mapping[str, str],
+    given: Namespace,
+    *,
+    are_targets: bool = False,
+) -> dict[str, netcdf.DataSet]:
+    """Returns the data sets of a NetCDF file that layers take; arguments and errors are those of :func:`by_layer`."""
+    wanted = given.d
     listed = {one.name: one for one in netcdf.datasets(path)}
     suffix = "_output" if are_targets else "_input"
     chosen = {}
@@ -144,44 +158,90 @@ def _data_sets(
                 f"{flag}: {path} has {'the data sets' if len(listed) > 1 else 'the data set'} "
                 f"{', '.join(map(repr, listed))}, and {takes}; {remedy}"
             )
-        chosen[layer] = found
+        chosen[layer] = listed[found]
+    return chosen
+
+
+def _read(path: str, chosen: Mapping[str, netcdf.DataSet], are_targets: bool) -> dict[str, Source]:
+    """Reads data sets of a NetCDF file, each once."""
     sources = {}
-    for name in dict.fromkeys(chosen.values()):
+    for name, of in {one.name: one for one in chosen.values()}.items():
         data = netcdf.read(path, name, as_target=are_targets)
         matrix, weights = data.matrix, data.sample_weight
         if weights is not None and not are_targets:  # the weight of an example multiplies its input, too
             matrix = scipy.sparse.csr_array(matrix[:]).multiply(weights[:, None]).tocsr()
             weights = None
-        sources[name] = Source(matrix, data.items, data.rows, weights, listed[name].stored_only, name)
-    return {layer: sources[name] for layer, name in chosen.items()}
+        sources[name] = Source(
+            matrix,
+            data.items,
+            data.rows,
+            weights,
+            of.stored_only,
+            name,
+            items_digest=of.items_digest,
+            rows_digest=of.rows_digest,
+        )
+    return {layer: sources[one.name] for layer, one in chosen.items()}
 
 
-def check_rows(left: str, ours: Source, right: str, theirs: Source) -> None:
-    """Refuses files whose rows are not the same samples, as far as they have names.
+def files_of(path: str) -> list[str]:
+    """Returns a file, or those of a folder in the order of their names' bytes; hidden ones are left out."""
+    if not os.path.isdir(path):  # noqa: PTH112 - a Path would change "./x"
+        return [path]
+    names = sorted((name for name in os.listdir(path) if not name.startswith(".")), key=os.fsencode)  # noqa: PTH208
+    return [os.path.join(path, name) for name in names]  # noqa: PTH118
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """Opens a text, which may be compressed with gzip.
 
     Raises:
-        InvalidDataError: The numbers of rows or the names differ.
+        InputOutputError: It cannot be opened.
+        InvalidDataError: The compressed data are damaged.
     """
-    a, b = (source.matrix.shape[0] for source in (ours, theirs))
-    remedy = "make both files with the same index of the samples"
-    if a != b:
-        raise InvalidDataError(f"{left} has {counted(a, 'row')} and {right} {counted(b, 'row')}; {remedy}")
-    if ours.rows is not None and theirs.rows is not None:
-        for row, (one, other) in enumerate(zip(ours.rows, theirs.rows, strict=True)):
-            if str(one) != str(other):
-                raise InvalidDataError(f"row {row} is {one!r} in {left} and {other!r} in {right}; {remedy}")
+    try:
+        file = open(path, "rb")  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise InputOutputError(f"{path}: {error.strerror}", error.errno or 0, path) from None
+    with file:
+        if file.peek(2)[:2] != b"\x1f\x8b":
+            yield file
+            return
+        try:
+            with gzip.open(file) as text:
+                yield cast("IO[bytes]", text)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InvalidDataError(f"{path}: the data that gzip has compressed are damaged: {error}") from None
+
+
+def skipped_lines(malformed: dict[str, Any], words: Mapping[str, str]) -> str:
+    """Says how many malformed lines were skipped, and where the first of each kind is.
+
+    Args:
+        malformed: Of each kind the number of lines and the first place, as in dataset.info["text"]["malformed"].
+        words: What is wrong with a line of each kind.
+    """
+    kinds = [
+        f"{one['lines']:,} with {words.get(kind, kind)} (first: {one['first']['file']}, line "
+        f"{one['first']['line']:,}, column {one['first']['column']:,})"
+        for kind, one in malformed.items()
+    ]
+    return f"skipped {counted(sum(kind['lines'] for kind in malformed.values()), 'malformed line')}: {', '.join(kinds)}"
+
+
+def widened(matrix: Any, columns: int) -> scipy.sparse.csr_array:
+    """Returns a sparse matrix with more columns, which shares the memory of the given one."""
+    matrix = scipy.sparse.csr_array(matrix)
+    arrays = (matrix.data, matrix.indices, matrix.indptr)
+    return scipy.sparse.csr_array(arrays, shape=(matrix.shape[0], columns), copy=False)
 
 
 def _findings(path: str, text: dict[str, Any]) -> str:
     """Says what was left out of a text, and where the first malformed line of each kind is; "" if nothing was."""
     parts = []
-    if skipped := sum(kind["lines"] for kind in text["malformed"].values()):
-        kinds = [
-            f"{one['lines']:,} with {_MALFORMED.get(kind, kind)} (first: {one['first']['file']}, line "
-            f"{one['first']['line']:,}, column {one['first']['column']:,})"
-            for kind, one in text["malformed"].items()
-        ]
-        parts.append(f"skipped {counted(skipped, 'malformed line')}: {', '.join(kinds)}")
+    if any(kind["lines"] for kind in text["malformed"].values()):
+        parts.append(skipped_lines(text["malformed"], _MALFORMED))
     if text["repeated_samples"]:
         parts.append(f"{counted(text['repeated_samples'], 'sample')} repeated, of which the last line counts")
     if text["unknown_features"]:
