@@ -234,7 +234,12 @@ WRONG = [
     ("--output-file none/out", {}, 1, "--output-file: none/out: there is no folder"),
     ("--output-file /dev/full", {}, 1, "cannot write /dev/full: No space left on device"),
     ("--devices cuda:77", {}, 1, "cuda:77"),
-    ("--memory-limit 1K", {}, 1, "--memory-limit: the first 300 vectors take 14,400 bytes already"),
+    (
+        "--memory-limit 1K",
+        {},
+        1,
+        "--memory-limit is 1,024 bytes, and the first 300 vectors of --data-files take 14,400 bytes",
+    ),
     ("--memory-limit 15K", {}, 1, "memory_limit"),
 ]
 

@@ -33,7 +33,6 @@ LAUNCHERS = {
     "srun with PMI-2": {**SLURM, "PMI_SIZE": "{n}", "PMI_RANK": "{r}"},
     "mpirun in a step": {**SLURM, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", **OPEN_MPI},
     "mpiexec in a step": {**SLURM, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", **HYDRA},
-    "mpiexec without local ranks": {"PMI_SIZE": "{n}", "PMI_RANK": "{r}"},
 }
 KNN = ["knn", "--data-files", "D", "--input-files", "D", "--k", "2", "--output-file"]
 
@@ -196,6 +195,7 @@ ALONE = {
     "salloc": {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_NNODES": "2"},
     "sbatch": {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_NNODES": "2", "SLURM_PROCID": "0"},
     "an interactive step": {**SLURM, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"},
+    "a rank of a step whose number was unset": {**SLURM, "SLURM_PROCID": "", "PMI_SIZE": "{n}", "PMI_RANK": "{r}"},
     "no numbers": {**OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "many"},
     "a rank that there cannot be": {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "3"},
     "nothing": {},

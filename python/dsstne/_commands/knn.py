@@ -118,7 +118,8 @@ def _index(given: Namespace, collection: Reader) -> tuple[list[str], Index]:
             parts.append(np.concatenate(blocks))
             blocks.clear()
         if given.memory_limit is not None and size > given.memory_limit:
-            raise OutOfMemoryError(f"--memory-limit: the first {len(keys):,} vectors take {size:,} bytes already")
+            taken = f"the first {len(keys):,} vectors of --data-files take {size:,} bytes"
+            raise OutOfMemoryError(f"--memory-limit is {given.memory_limit:,} bytes, and {taken}; give more")
     if not keys:
         found = collection.findings()
         raise InvalidDataError("--data-files: there are no vectors" + (f"; {found}" if found else ""))
@@ -129,8 +130,8 @@ def _index(given: Namespace, collection: Reader) -> tuple[list[str], Index]:
     parts.reverse()
     options = {key: getattr(given, key) for key in ("metric", "devices", "threads", "memory_limit")}
     # A part is freed when it has been copied, so that the vectors are not in memory twice.
-    taken = (parts.pop() for _ in range(len(parts)))
-    index = Index(taken, shape=(len(keys), collection.columns or 0), **options)
+    copied = (parts.pop() for _ in range(len(parts)))
+    index = Index(copied, shape=(len(keys), collection.columns or 0), **options)
     took = time.monotonic() - start
     print(f"{counted(len(keys), 'vector')} of {counted(index.shape[1], 'number')} in {took:.1f} s", file=sys.stderr)
     return keys, index

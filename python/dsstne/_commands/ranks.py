@@ -54,7 +54,7 @@ class _Launcher(NamedTuple):
 
 
 # The first whose numbers are all there counts. mpirun may have been started by srun, whose variables then describe the
-# processes of mpirun itself. srun sets PMI_SIZE and PMI_RANK, too, but not MPI_LOCALNRANKS. A shell of salloc and a
+# processes of mpirun itself. srun may set PMI_SIZE and PMI_RANK, but not MPI_LOCALNRANKS. A shell of salloc and a
 # script of sbatch have SLURM_NTASKS and sometimes SLURM_PROCID, but are one process: only srun sets the variables of a
 # step.
 _LAUNCHERS = (
@@ -77,7 +77,6 @@ _LAUNCHERS = (
         ("SLURM_JOB_ID", "SLURM_STEP_ID"),
         "srun --ntasks=1",
     ),
-    _Launcher("mpiexec", "PMI_SIZE", "PMI_RANK", None, None, (), "mpiexec -n 1"),
 )
 
 
