@@ -82,13 +82,6 @@ def test_defects_and_unfinished_parts_are_those_of_the_list():
         assert [text.split(":")[0] for _, column, text in CELLS if column == title] == list(group)
 
 
-@pytest.mark.parametrize("command", names.FLAGS)
-def test_a_table_has_the_flags_of_the_list(command):
-    headings = {"KnnSearch": ("Nearest neighbours", "knn")}.get(command, (command,))
-    found = {name for heading in headings for name in named("flag", heading)}
-    assert set(names.FLAGS[command]) - found == set()
-
-
 def test_every_test_that_is_named_exists():
     for group in GROUPS:
         for name, entry in group.items():
@@ -161,15 +154,12 @@ def test_a_command_has_the_flags_of_the_list_and_of_the_tables(command, monkeypa
     with pytest.raises(KnownError):
         module.parse([])
     found -= {"-h", "--help"}
-    assert set(names.FLAGS.get({"knn": "KnnSearch"}.get(command, command), ())) - found == set()
     tables = set(named("flag", command))
+    assert set(names.FLAGS.get(command, ())) - tables == set()
     assert tables - found == set()
     assert found - tables - set(named("flag", "Commands")) == set()
 
 
-@pytest.mark.skipif(
-    "encoder" not in cli._COMMANDS, reason="there is no command encoder yet, which would read CDL files"
-)
 def test_the_command_encoder_has_the_keys_of_cdl_files():
     text = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("python/dsstne/_commands/*.py"))
     for name in names.CDL_KEYS:
