@@ -36,10 +36,11 @@ SAVED = "tests/python/test_netcdf_networks.py::test_a_saved_network_comes_back"
 BAD_NETWORK = "tests/python/test_netcdf_bad_networks.py::test_a_bad_file_is_refused_with_its_name_and_the_place"
 BAD_DATA = "tests/python/test_netcdf_data.py::test_a_bad_file_is_refused_with_its_name_and_the_place"
 DATA = "tests/python/test_netcdf_data.py::test_every_combination_of_attributes"
-KNN = "tests/python/test_command_knn.py::test_"
 GENERATE = "tests/python/test_command_generate.py::test_"
 TRAIN = "tests/python/test_command_train.py::test_"
 PREDICT = "tests/python/test_command_predict.py::test_"
+KNN = "tests/python/test_command_knn.py::test_"
+ENCODER = "tests/python/test_command_encoder.py::test_"
 
 # ---- keys ----
 
@@ -93,22 +94,18 @@ REFUSED_KEYS = {
 }
 
 CDL_KEYS = {
-    **absent("a version changes nothing", "Version"),
-    **shown("tests/python/test_dsstne_files.py::test_a_file_a_text_a_mapping_and_a_network_are_the_same", "Network"),
-    **shown(DATA, "Data"),
-    **shown("tests/python/test_fit.py::test_the_seed_changes_the_result_and_repeats_it", "RandomSeed"),
-    **shown("tests/python/test_gradients.py::test_gradients_agree_with_differences", "Command"),
-    **shown("tests/python/test_fit.py::test_history_has_a_record_per_epoch", "TrainingParameters.Epochs"),
-    **shown(ORACLE, "TrainingParameters.Alpha TrainingParameters.AlphaInterval TrainingParameters.AlphaMultiplier"),
-    **shown(ORACLE, "TrainingParameters.Mu TrainingParameters.Lambda TrainingParameters.Optimizer"),
-    **shown(
-        "tests/python/test_checkpoints.py::test_fit_goes_on_with_the_same_bits",
-        "TrainingParameters.CheckpointInterval TrainingParameters.CheckpointName",
-    ),
-    **shown(SAVED, "TrainingParameters.Results"),
-    **shown(ORACLE, "MiniBatch"),
-    **shown(READ + "TheConfigHasWhatIsSaidAboutTrainingAndData", "ShuffleIndices"),
-    **shown("tests/python/test_model.py::test_recommend_equals_sorting_all_scores", "PredictionParameters"),
+    **shown(ENCODER + "it_trains_as_the_file_says", "Network Data TrainingParameters.Epochs"),
+    **shown(ENCODER + "it_trains_as_the_file_says", "TrainingParameters.Alpha TrainingParameters.Optimizer"),
+    **shown(ENCODER + "it_trains_as_the_file_says", "TrainingParameters.Mu TrainingParameters.Lambda"),
+    **shown(ENCODER + "it_trains_as_the_file_says", "TrainingParameters.AlphaInterval"),
+    **shown(ENCODER + "it_trains_as_the_file_says", "TrainingParameters.AlphaMultiplier"),
+    **shown(ENCODER + "validate_compares_gradients", "Command"),
+    **shown(ENCODER + "networks_of_epochs_have_the_name_of_the_file", "TrainingParameters.CheckpointInterval"),
+    **shown(ENCODER + "networks_of_epochs_have_the_name_of_the_file", "TrainingParameters.CheckpointName"),
+    **shown(ENCODER + "the_other_keys_of_a_training", "Version RandomSeed TrainingParameters.Results"),
+    **shown(ENCODER + "it_trains_as_the_file_says", "MiniBatch"),
+    **shown(ENCODER + "shuffle_indices_of_the_cdl_file_takes_the_place_of_that_of_the_network", "ShuffleIndices"),
+    **shown(ENCODER + "predict_prints_the_metrics_of_ten_lengths", "PredictionParameters"),
 }
 
 # ---- flags of DSSTNE's commands; which of them it lacks, the tables say ----
@@ -133,12 +130,12 @@ FLAGS = {
         **shown(PREDICT + "a_hidden_layer_gives_numbers_of_units", "-l"),
         **shown(PREDICT + "formats_of_a_score", "-p"),
     },
-    "KnnSearch": {
-        **shown(KNN + "files_are_one_collection_however_they_are_given", "--data-files --input-files"),
-        **shown(KNN + "the_text_is_that_of_knn_search", "--k --output-file --score-precision --output-keys-only"),
-        **shown(KNN + "the_neighbours_are_those_of_brute_force", "--batch-size"),
-        **shown(KNN + "delimiters_are_read_and_written", "--key-val-delim --vec-delim --id-score-sep"),
+    "knn": {  # KnnSearch
+        **shown(KNN + "the_text_is_that_of_knn_search", "--output-keys-only --score-precision --id-score-sep"),
+        **shown(KNN + "the_neighbours_are_those_of_brute_force", "--input-files --output-file --k --batch-size"),
+        **shown(KNN + "files_are_one_collection_however_they_are_given", "--data-files"),
         **shown(KNN + "what_is_wrong_is_said_and_nothing_is_written", "--data-type"),
+        **shown(KNN + "delimiters_are_read_and_written", "--key-val-delim --vec-delim"),
         **shown(KNN + "the_speed_is_reported_after_as_many_batches", "--report-interval"),
     },
 }
@@ -208,10 +205,6 @@ WEIGHT_ATTRIBUTES = {
 
 # What the library writes beside that, and DSSTNE does not look up.
 OWN_FIELDS = {
-    "columns<n>",
-    "featuresDigest<n>",
-    "itemNames",
-    "layer<n>_columns",
-    "layer<n>_featuresDigest",
-    "samplesDigest<n>",
+    *("columns<n>", "featuresDigest<n>", "samplesDigest<n>"),  # of data sets
+    *("itemNames", "layer<n>_columns", "layer<n>_featuresDigest"),  # of networks
 }
