@@ -103,6 +103,17 @@ type sourceArgs struct {
 	columns   int64
 }
 
+// storable refuses weights that the kernels do not read.
+func storable(s *kernels.Scorer) error {
+	for _, source := range s.Sources {
+		if w := source.Weight; w.Storage != kernels.StoredFloat32 {
+			return fault.New(fault.Unsupported, "%s is stored as %s, which CUDA devices do not search; use the device cpu, "+
+				"or store float32", w.Name, w.Storage)
+		}
+	}
+	return nil
+}
+
 // sourcesOf are the sources of a scorer, from a row of the batch on. There are at most kernels.MaxSources.
 func sourcesOf(s *kernels.Scorer, row int64) (list [kernels.MaxSources]sourceArgs) {
 	for n, source := range s.Sources {
@@ -214,6 +225,9 @@ func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 	if op.Items == 0 {
 		return nil
 	}
+	if err := storable(&op.Scorer); err != nil {
+		return err
+	}
 	return d.run("Scores", s, slotsOf(sparseSlot(&op.Scorer)), func() {
 		defer runtime.KeepAlive(op.Out)
 		rows := s.Rows
@@ -242,6 +256,9 @@ func (d *device) Scores(op *kernels.Scores, s *kernels.Step) error {
 func (d *device) TopK(op *kernels.TopK, s *kernels.Step) error {
 	if op.K == 0 {
 		return nil
+	}
+	if err := storable(&op.Scorer); err != nil {
+		return err
 	}
 	return d.run("TopK", s, slotsOf(sparseSlot(&op.Scorer), op.Exclude), func() {
 		most := s.Most()

@@ -154,7 +154,7 @@ func screenArgsOf(s *kernels.Scorer, row int64) screenArgs {
 
 // ScreeningSize is the size of the scorer's weights in bfloat16, with two norms for each item.
 func (d *device) ScreeningSize(s *kernels.Scorer, _ int64) int64 {
-	if !screened(s, 1) {
+	if !screened(s, 1) || storable(s) != nil {
 		return 0
 	}
 	return s.Items * (screenPitch(s.Sources)/2 + 2)
