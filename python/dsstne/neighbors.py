@@ -38,7 +38,7 @@ _LARGEST = {"float32": "3.4028e38", "float16": "65,504", "bfloat16": "3.3895e38"
 _KIND, _TENSOR = "vectors", "vectors"  # of the definition, and the name of the tensor
 
 # Numbers that are rounded at a time.
-_BLOCK = 1 << 22
+_BLOCK = 1 << 18
 
 
 class Index(_handles.Closing):
@@ -50,11 +50,10 @@ class Index(_handles.Closing):
     Screening in low precision skips vectors that provably are not among the nearest.
 
     An index keeps a copy of the vectors, n d 4 bytes, or half of it with a ``storage`` of 2 bytes, and no reference to
-    the arrays. An index that is searched
-    repeatedly with a few queries at a time (up to 64 on CPUs with AVX512_VNNI) also keeps the vectors in low precision,
-    which takes n d more bytes, or twice as many on a GPU, where bfloat16 vectors of a multiple of 32 numbers need no
-    copy, if ``memory_limit`` allows. Several threads may search
-    an index; their calls take turns. It can be pickled and copied, as a :class:`dsstne.Model`.
+    the arrays. An index that is searched repeatedly with a few queries at a time (up to 64 on CPUs with AVX512_VNNI)
+    also keeps the vectors in low precision, if ``memory_limit`` allows. This takes n d more bytes; on a GPU it takes
+    twice as many, but nothing for bfloat16 vectors of a multiple of 32 numbers. Several threads may search an index;
+    their calls take turns. It can be pickled and copied, as a :class:`dsstne.Model`.
 
     Args:
         vectors: Matrix [n, d] of numbers. Or a list of such matrices, one above the other; or with ``shape`` an

@@ -383,11 +383,11 @@ func (c *rankingCase) draw(s *sampler) {
 }
 
 // screeningCases are large enough for every backend to look at a rough score first: each adversary with each kind of score.
-func screeningCases() (cases []opCase) {
+func screeningCases(columns int64) (cases []opCase) {
 	s := newSampler(23)
 	for n, a := range adversaries {
 		for m, kind := range []string{"plain", "ties in the bias", "two sources", "cosine"} {
-			c := &rankingCase{title: a.name + ", " + kind, rows: []int64{3, 34}[(n+m)%2], items: 1500, columns: 40, k: 10}
+			c := &rankingCase{title: a.name + ", " + kind, rows: []int64{3, 34}[(n+m)%2], items: 1500, columns: columns, k: 10}
 			sources := 1
 			switch kind {
 			case "ties in the bias":
@@ -415,7 +415,7 @@ var rankingOps = []group{
 	{"Scores", remembering(func() []opCase { return rankingCases(false) })},
 	{"Scores in a list", remembering(listedCases)},
 	{"TopK", remembering(func() []opCase { return rankingCases(true) })},
-	{"TopK of many items", remembering(screeningCases)},
+	{"TopK of many items", remembering(func() []opCase { return screeningCases(40) })},
 	{"Scores of weights of 2 bytes", remembering(func() []opCase { return storedCases(false) })},
 	{"TopK of weights of 2 bytes", remembering(func() []opCase { return storedCases(true) })},
 	{"Scores of a sparse source", remembering(func() []opCase { return sparseSourceCases(false) })},
