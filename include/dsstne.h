@@ -340,8 +340,8 @@ dsstne_status dsstne_network_read(const char *definition, const char *options, c
  * Its tensors are "factors" (F32 [n, k]), and "squares" (F32 [k, 1]) or, for "ratings", "bias" (F32 [n, 1]).
  *
  * Or vectors to be searched by dsstne_predictor_search; the score of an item is its dot product, or cosine, with a query:
- *   {"kind": "vectors", "items": n, "size": d, "metric": "dot"|"cosine"}
- * It has the input "query" of d columns, and the tensor "vectors" (F32 [n, d]). Since 1.9. */
+ *   {"kind": "vectors", "items": n, "size": d, "metric": "dot"|"cosine", "storage": "float32"|"float16"|"bfloat16"}
+ * It has the input "query" of d columns, and the tensor "vectors" (F32, F16 or BF16 [n, d]). Since 1.9. */
 dsstne_status dsstne_model_create(const char *definition, const char *options, dsstne_model *out, dsstne_error *err);
 
 /* Reads a model file and checks all digests and that all weights are finite. Options: {"threads": n}. */
@@ -362,8 +362,9 @@ dsstne_status dsstne_model_describe(dsstne_model model, char *buf, size_t *len, 
 dsstne_status dsstne_model_get_attribute(dsstne_model model, const char *name, char *buf, size_t *len,
                                          dsstne_error *err);
 
-/* Copies a whole tensor out or in; bytes must be the size of the tensor. Its dtype is "F32", "U8", "I64" or "I32", as
- * dsstne_model_describe reports. New values must be finite. Except for the names of items, the tensor must exist.
+/* Copies a whole tensor out or in; bytes must be the size of the tensor. Its dtype is "F32", "U8", "I64" or "I32", or
+ * for vectors "F16" (IEEE 754) or "BF16" (the upper half of a float), as dsstne_model_describe reports. New values must be
+ * finite. Except for the names of items, the tensor must exist.
  * To name the items, set "items.bytes" (U8, any size) and then "items.offsets" (I64, one more than items), even if the
  * model has no such tensors yet; docs/model-file.md describes them. Threads that name the items of one model must take
  * turns. */

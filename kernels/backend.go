@@ -352,11 +352,12 @@ func Bits[T int32 | uint64 | float64](x []T) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(one)/4))
 }
 
-// View is the host's view of a buffer that holds numbers of 8 bytes; nil where Buffer.Float32 is, and for no buffer.
-func View[T uint64 | int64 | float64](b Buffer) []T {
+// View is the host's view of a buffer with numbers of 8 or 2 bytes; nil where Buffer.Float32 is, and for no buffer.
+func View[T uint64 | int64 | float64 | uint16](b Buffer) []T {
 	if b == nil {
 		return nil
 	}
+	var one T
 	x := b.Float32()
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), len(x)/2)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)/int(unsafe.Sizeof(one)))
 }

@@ -35,6 +35,7 @@ var (
 		MetricHitRate: "hit_rate", MetricMRR: "mrr", MetricMAP: "map", MetricCoverage: "coverage",
 	}
 	PrecisionWords = []string{Float32: "float32", BFloat16: "bfloat16", TensorFloat32: "tensorfloat32"}
+	StorageWords   = []string{StoredFloat32: "float32", StoredFloat16: "float16", StoredBFloat16: "bfloat16"}
 )
 
 // Kind is the type of the constants of one list.
@@ -53,6 +54,7 @@ func (MergeKind) list() (string, []string)      { return "merge", MergeWords }
 func (FillKind) list() (string, []string)       { return "fill", FillWords }
 func (MetricKind) list() (string, []string)     { return "metric", MetricWords }
 func (Precision) list() (string, []string)      { return "precision", PrecisionWords }
+func (Storage) list() (string, []string)        { return "storage", StorageWords }
 
 func (k ActivationKind) String() string { return word(k) }
 func (k LossKind) String() string       { return word(k) }
@@ -61,6 +63,7 @@ func (k MergeKind) String() string      { return word(k) }
 func (k FillKind) String() string       { return word(k) }
 func (k MetricKind) String() string     { return word(k) }
 func (p Precision) String() string      { return word(p) }
+func (s Storage) String() string        { return word(s) }
 
 func known[K Kind](kind K) bool {
 	_, words := kind.list()

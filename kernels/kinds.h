@@ -38,10 +38,13 @@
 
 #define PRECISIONS(KIND) KIND(float32) KIND(bfloat16) KIND(tensorfloat32)
 
+#define STORAGES(KIND) KIND(float32) KIND(float16) KIND(bfloat16)
+
 /* The numbers: ACTIVATION_linear and so on. */
 #define KIND_NUMBER(word, LIST) LIST##_##word,
 #define OPTIMIZER_NUMBER(word, states) OPTIMIZER_##word,
 #define PRECISION_NUMBER(word) PRECISION_##word,
+#define STORAGE_NUMBER(word) STORAGE_##word,
 
 /* Cases of a switch that call f<word>, or f with the number of the kind as a constant. For optimizers: OPTIMIZER_CASE. */
 #define CASE_BY_WORD(word, LIST, f, ...) \
@@ -61,5 +64,6 @@ enum { MERGES(KIND_NUMBER, MERGE) };
 enum { FILLS(KIND_NUMBER, FILL) };
 enum { METRICS(KIND_NUMBER, METRIC) };
 enum { PRECISIONS(PRECISION_NUMBER) };
+enum { STORAGES(STORAGE_NUMBER) };
 
 #endif

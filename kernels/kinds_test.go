@@ -28,7 +28,7 @@ func TestTheWordsAreThoseOfTheListThatCAndCUDAInclude(t *testing.T) {
 	want := map[string][]string{
 		"ACTIVATIONS": ActivationWords, "LOSSES": LossWords, "OPTIMIZERS": OptimizerWords, "FILLS": FillWords,
 		"MERGES":  MergeWords,
-		"METRICS": MetricWords, "PRECISIONS": PrecisionWords,
+		"METRICS": MetricWords, "PRECISIONS": PrecisionWords, "STORAGES": StorageWords,
 	}
 	got := map[string][]string{}
 	for name, list := range listed(t) {
@@ -76,6 +76,7 @@ func TestAKindThatIsNotInItsListIsRefused(t *testing.T) {
 	beyond[FillKind](t)
 	beyond[MetricKind](t)
 	beyond[Precision](t)
+	beyond[Storage](t)
 }
 
 func TestAKindWithoutAFunctionIsRefused(t *testing.T) {

@@ -77,6 +77,8 @@ type Weights struct {
 	Rows    int64
 	Columns int64
 	Value   Buffer    // [Rows, Columns]
+	Storage Storage   // of Value; only the sources of a Scorer may have another than float32
+	Skip    int64     // numbers in Value before the first, 0 or 1, see Storage.Slice
 	State   [2]Buffer // Optimizer.States() of them, [Rows, Columns] each
 	Last    Buffer    // int32 [Rows]: the row's last update, 0 = none yet; nil: every step updates every row
 	// Gradient, if not nil, receives the whole gradient [Rows, Columns] instead of an update being made.

@@ -765,10 +765,11 @@ KERNELS: dict[str, Kernel] = {
                 (r"STG\.E\.64", "a.weights + slab + k", 0.25),
                 8,
                 (0, 1),
+                within="round_weights",
             ),
         ),
         elements=lambda v: v.items * v.columns,
-        unused=lambda v: ("columns ? weights[k",),
+        unused=lambda v: ("columns ? w[k", "round_weights<uint16_t>("),
         hops=(3, 0),
     ),
     "raise_limit": Kernel(
@@ -795,16 +796,17 @@ KERNELS: dict[str, Kernel] = {
         lambda v: {"weight": (4 * v.scored * v.columns, 0, 1), "~hidden": (4 * v.rows * v.columns, 0, 1)},
         loops=(
             Loop(
-                "for (int from = lane; from < columns; from += kInFlight * kRankLanes)",
+                "for (int from = threadIdx.x % kRankLanes; from < columns; from += kInFlight * kRankLanes)",
                 lambda v: v.rows * v.things * v.columns,
                 ("DFMA", "sum = fma(double(h[n]), double(w[n]), sum)", 1),
                 16,
                 (0, 1),
                 lambda v: up(v.things, 32) * v.columns / 8,
+                within="add_products",
             ),
         ),
         elements=lambda v: v.rows * v.things * v.columns,
-        unused=lambda v: ("square = fma", "square +=", "const double norm"),
+        unused=lambda v: ("square = fma", "square +=", "const double norm", "add_products<uint16_t>("),
         hops=(8, 0),
     ),
     "ranked": Kernel(

@@ -86,11 +86,11 @@ func (m *Model) Buffer(name string) (kernels.Buffer, error) {
 	return t.Buffer(), nil
 }
 
-// Parameters counts the float32 numbers, which are all that is trained or given.
+// Parameters counts the floating-point numbers, which are all that is trained or given.
 func (m *Model) Parameters() int64 {
 	var n int64
 	for _, t := range m.Tensors() {
-		if t.DType == tensor.F32 {
+		if t.DType.IsFloat() {
 			n += t.Elements()
 		}
 	}

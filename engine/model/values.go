@@ -24,7 +24,7 @@ func (m *Model) GetTensor(name string, dst []byte) error {
 }
 
 // SetTensor replaces a whole tensor by src, little-endian and row-major. Tensors other than names must exist and have
-// the size of src, and float32 numbers must be finite. "items.bytes" and then "items.offsets" set names (items.go).
+// the size of src, and floating-point numbers must be finite. "items.bytes" and then "items.offsets" set names (items.go).
 func (m *Model) SetTensor(name string, src []byte) error {
 	unlock, err := m.TryWrite()
 	if err != nil {
@@ -107,9 +107,9 @@ func rowBytes(t *tensor.Tensor, first, n, given int64) (begin, end int64, err er
 	return begin, end, nil
 }
 
-// replace replaces the bytes of a tensor from a place on, in private memory. Float32 numbers must be finite.
+// replace replaces the bytes of a tensor from a place on, in private memory. Floating-point numbers must be finite.
 func replace(t *tensor.Tensor, at int64, src []byte) error {
-	if t.DType == tensor.F32 {
+	if t.DType.IsFloat() {
 		if err := t.CheckFinite(at, src); err != nil {
 			return err
 		}

@@ -161,7 +161,7 @@ func digest(entries []Entry, tensors []*tensor.Tensor, from, to int64,
 				return nil, nil, err
 			}
 			hash.Write(chunk)
-			if t := tensors[i]; notFinite == nil && t != nil && t.DType == tensor.F32 {
+			if t := tensors[i]; notFinite == nil && t != nil && t.DType.IsFloat() {
 				notFinite = t.CheckFinite(at, chunk)
 			}
 		}

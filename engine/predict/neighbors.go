@@ -194,7 +194,7 @@ func (s *search) prepare(queries int64) (err error) {
 // needs the device's copy of the matrix, which the first call plans and makes.
 func (s *search) screen(queries, rows int64) (err error) {
 	m := s.matrix
-	weight := &kernels.Weights{Name: m.Name, Rows: m.Rows, Columns: m.Columns, Value: s.tensors[m.Name]}
+	weight := s.whole()
 	if device, copies := s.p.Ranks[0].Device, s.p.Copies(); !device.Reaches(weight.Value) {
 		if !copies.Has(0, m.Name, weight.Value.Len()) {
 			return nil
@@ -211,6 +211,14 @@ func (s *search) screen(queries, rows int64) (err error) {
 	}
 	s.screening, err = s.p.screening(screened{name: m.Name, measure: s.measure}, scorer, queries, rows)
 	return err
+}
+
+// whole is the dense matrix in the host's memory.
+func (s *search) whole() *kernels.Weights {
+	m := s.matrix
+	return &kernels.Weights{
+		Name: m.Name, Rows: m.Rows, Columns: m.Columns, Value: s.tensors[m.Name], Storage: m.Storage,
+	}
 }
 
 // temperature makes scores cosines.
@@ -240,8 +248,9 @@ func (s *search) scorer(b *program.Builder) kernels.Scorer {
 		return scorer
 	}
 	name, columns := s.matrix.Name, s.matrix.Columns
-	weight := &kernels.Weights{Name: name, Rows: scorer.Items, Columns: columns}
-	weight.Value = b.ModelBuffer(name, s.tensors[name].Slice(first*columns, weight.Rows*columns))
+	weight := &kernels.Weights{Name: name, Rows: scorer.Items, Columns: columns, Storage: s.matrix.Storage}
+	shard, skip := weight.Storage.Slice(s.tensors[name], first*columns, weight.Rows*columns)
+	weight.Value, weight.Skip = b.ModelBuffer(name, shard), skip
 	s.h[b.Rank()] = b.Alloc("queries", name, b.Rows()*columns)
 	scorer.Sources = []kernels.OutputSource{{H: s.h[b.Rank()], Weight: weight}}
 	scorer.Temperature = s.temperature()
@@ -267,9 +276,8 @@ func (s *search) fill(batch []int32) error {
 	if s.h == nil {
 		return s.stored.fill(batch, &s.sparse)
 	}
-	columns, dense := s.matrix.Columns, s.tensors[s.matrix.Name].Float32()
 	for u, q := range batch {
-		if err := s.write(int64(u), dense[int64(q)*columns:(int64(q)+1)*columns]); err != nil {
+		if err := s.write(int64(u), s.whole().Row(int64(q))); err != nil {
 			return err
 		}
 	}

@@ -44,6 +44,7 @@ type Matrix struct {
 	Sparse bool
 	// ByItems: row j has the scores that having item j gives to all items.
 	ByItems bool
+	Storage kernels.Storage // of a dense one
 }
 
 // Names of the tensors of a sparse matrix, behind that of the matrix.
@@ -53,10 +54,11 @@ const (
 	valuesOf  = ".values"
 )
 
-// Tensors are the tensors of a matrix; entries counts those of a sparse one. Columns count numbers of 4 bytes.
+// Tensors are the tensors of a matrix; entries counts those of a sparse one. Columns count numbers of 4 bytes, or of
+// the storage.
 func (m Matrix) Tensors(entries int64) []Tensor {
 	if !m.Sparse {
-		return []Tensor{{Name: m.Name, Rows: m.Rows, Columns: m.Columns}}
+		return []Tensor{{Name: m.Name, Rows: m.Rows, Columns: m.Columns, Storage: m.Storage}}
 	}
 	return []Tensor{
 		{Name: m.Name + offsetsOf, Rows: m.Rows + 1, Columns: 2}, {Name: m.Name + indicesOf, Rows: entries, Columns: 1},

@@ -21,6 +21,7 @@ type Tensor struct {
 	// MaxNorm is the greatest Euclidean norm that an update leaves a row, or with NormByColumn a column; 0: any.
 	MaxNorm      float32
 	NormByColumn bool
+	Storage      kernels.Storage // of its numbers in the model and on devices
 	// Summed: several operations of a step have parts of its gradient, or the only one uses it transposed. They bind it
 	// with Use, and the step writes all gradients before it updates a weight.
 	Summed bool
@@ -64,7 +65,7 @@ func (b *Builder) Tensors(list []Tensor) {
 		b.needsWhole = b.needsWhole || t.Summed && t.learns() || t.capped()
 		b.part.parameters += t.Rows * t.Columns
 		if b.inPlace(t) {
-			size := 4 * (w.end - w.first) * t.Columns
+			size := t.Storage.Bytes() * (w.end - w.first) * t.Columns
 			b.Note(Part{Name: "weights", Of: t.Name, Bytes: size, Device: HostName(b.device), Held: true})
 		}
 	}
@@ -95,7 +96,7 @@ func (b *Builder) Weight(name string) *kernels.Weights {
 	if w.bound == nil {
 		b.order = append(b.order, w)
 		w.bound = &kernels.Weights{
-			Name: name, Rows: w.end - w.first, Columns: w.Columns, NoDecay: !w.Decays,
+			Name: name, Rows: w.end - w.first, Columns: w.Columns, Storage: w.Storage, NoDecay: !w.Decays,
 			Locked: w.Locked && b.Training() != nil,
 		}
 		b.value(w)
@@ -165,8 +166,8 @@ func (b *Builder) value(w *weight) {
 	}
 	switch {
 	case b.isSharded(w.Tensor):
-		shard := whole.Slice(w.first*w.Columns, (w.end-w.first)*w.Columns)
-		w.bound.Value = b.modelBuffer(w.Name, shard, !w.Locked)
+		shard, skip := w.Storage.Slice(whole, w.first*w.Columns, (w.end-w.first)*w.Columns)
+		w.bound.Value, w.bound.Skip = b.modelBuffer(w.Name, shard, !w.Locked), skip
 		b.part.first[w.Name] = w.first
 	case b.inPlace(w.Tensor) || b.Training() == nil: // a rank that only reads needs no copy
 		w.bound.Value = b.modelBuffer(w.Name, whole, b.inPlace(w.Tensor) && !w.Locked)

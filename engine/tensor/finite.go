@@ -5,18 +5,55 @@ import (
 	"math"
 
 	"dsstne/internal/fault"
+	"dsstne/kernels"
 )
 
-// CheckFinite is fault.NotFinite, with the place, if a piece of an F32 tensor, from byte `at` on, has NaN or infinity.
+// CheckFinite is fault.NotFinite, with the place, if a piece of a tensor of floating-point numbers, from byte `at` on,
+// has NaN or infinity.
 func (t *Tensor) CheckFinite(at int64, piece []byte) error {
-	i := firstNotFinite(piece)
+	i := int64(-1)
+	switch t.DType {
+	case F16:
+		i = firstHalfNotFinite(piece, 0x7c00)
+	case BF16:
+		i = firstHalfNotFinite(piece, 0x7f80)
+	default:
+		i = firstNotFinite(piece)
+	}
 	if i < 0 {
 		return nil
 	}
-	number := math.Float32frombits(binary.LittleEndian.Uint32(piece[4*i:]))
-	place := at/4 + i
+	number, place := float32(0), at/t.DType.Size()+i
+	switch piece = piece[t.DType.Size()*i:]; t.DType {
+	case F16:
+		number = kernels.StoredFloat16.Widen(binary.LittleEndian.Uint16(piece))
+	case BF16:
+		number = kernels.StoredBFloat16.Widen(binary.LittleEndian.Uint16(piece))
+	default:
+		number = math.Float32frombits(binary.LittleEndian.Uint32(piece))
+	}
 	return fault.New(fault.NotFinite, "%s, row %d, column %d: %v is not finite", t.Name, place/t.columns(),
 		place%t.columns(), number)
+}
+
+// firstHalfNotFinite is the position, in elements, of the first NaN or infinity among little-endian numbers of 2 bytes,
+// which have all of these exponent bits set, or -1. Four at a time, as in firstNotFinite.
+func firstHalfNotFinite(halves []byte, exponents uint16) int64 {
+	const each = 0x0001_0001_0001_0001
+	lowest := exponents & -exponents
+	at := 0
+	for ; at+8 <= len(halves); at += 8 {
+		four := binary.LittleEndian.Uint64(halves[at:])&(uint64(exponents)*each) + uint64(lowest)*each
+		if four&(0x8000*each) != 0 {
+			break
+		}
+	}
+	for ; at+2 <= len(halves); at += 2 {
+		if binary.LittleEndian.Uint16(halves[at:])&exponents == exponents {
+			return int64(at / 2)
+		}
+	}
+	return -1
 }
 
 // firstNotFinite is the position, in elements, of the first NaN or infinity among little-endian float32, or -1.

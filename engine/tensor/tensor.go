@@ -10,20 +10,32 @@ import (
 // DType is the type of a tensor's elements.
 type DType uint8
 
-// The types of a model's tensors: weights are F32, names of items are U8 and I64, and a matrix in compressed row form
-// is I64 (offsets), I32 (column indices) and F32 (values).
+// The types of a model's tensors: weights are F32, vectors that are searched also F16 and BF16, names of items are U8
+// and I64, and a matrix in compressed row form is I64 (offsets), I32 (column indices) and F32 (values).
 const (
 	F32 DType = iota
 	U8
 	I64
 	I32
+	F16
+	BF16
 )
 
 // types are the names in files and descriptions, and the bytes of an element.
 var types = [...]struct {
 	name string
 	size int64
-}{F32: {"F32", 4}, U8: {"U8", 1}, I64: {"I64", 8}, I32: {"I32", 4}}
+}{
+	F32: {"F32", 4}, U8: {"U8", 1}, I64: {"I64", 8}, I32: {"I32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2},
+}
+
+// TypeOf is the type of weights of a storage.
+func TypeOf(s kernels.Storage) DType {
+	return [...]DType{kernels.StoredFloat32: F32, kernels.StoredFloat16: F16, kernels.StoredBFloat16: BF16}[s]
+}
+
+// IsFloat reports whether elements are floating-point numbers, which must be finite.
+func (d DType) IsFloat() bool { return d == F32 || d == F16 || d == BF16 }
 
 // String is the name of the type in files and descriptions.
 func (d DType) String() string { return types[d].name }

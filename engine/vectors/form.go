@@ -3,6 +3,7 @@ package vectors
 import (
 	"encoding/json"
 	"math"
+	"slices"
 
 	"dsstne/engine/program"
 	"dsstne/engine/strictjson"
@@ -31,6 +32,7 @@ const Most = 16_384
 type Form struct {
 	Items, Size int64
 	Cosine      bool // scores are cosines, where a zero vector scores 0; otherwise dot products
+	Storage     kernels.Storage
 }
 
 var metricWords = []string{"dot", "cosine"}
@@ -48,21 +50,29 @@ func Parse(text []byte) (*Form, error) {
 		Size:  o.Int("size", 1, strictjson.Between(1, Most)),
 	}
 	f.Cosine = o.Word("metric", metricWords[0], metricWords...) == metricWords[1]
+	words := kernels.StorageWords
+	f.Storage = kernels.Storage(slices.Index(words, o.Word("storage", words[0], words...)))
 	return f, o.Done()
 }
 
-// JSON is the complete definition.
+// JSON is the complete definition. It names the storage only if that is not float32, so that files of float32 are those
+// of earlier versions.
 func (f *Form) JSON() []byte {
 	metric := metricWords[0]
 	if f.Cosine {
 		metric = metricWords[1]
 	}
+	storage := ""
+	if f.Storage != kernels.StoredFloat32 {
+		storage = f.Storage.String()
+	}
 	text, err := json.Marshal(struct {
-		Kind   string `json:"kind"`
-		Items  int64  `json:"items"`
-		Size   int64  `json:"size"`
-		Metric string `json:"metric"`
-	}{Kind, f.Items, f.Size, metric})
+		Kind    string `json:"kind"`
+		Items   int64  `json:"items"`
+		Size    int64  `json:"size"`
+		Metric  string `json:"metric"`
+		Storage string `json:"storage,omitempty"`
+	}{Kind, f.Items, f.Size, metric, storage})
 	if err != nil {
 		panic(err) // numbers and words can be written
 	}
@@ -80,7 +90,8 @@ func (f *Form) Ports() []program.Port {
 // Specs are the tensors. The vectors begin as zeros.
 func (f *Form) Specs() ([]tensor.Spec, error) {
 	return []tensor.Spec{{
-		Name: TensorName, DType: tensor.F32, Shape: []int64{f.Items, f.Size}, Layer: outputLayer, Role: tensor.Fixed,
+		Name: TensorName, DType: tensor.TypeOf(f.Storage), Shape: []int64{f.Items, f.Size}, Layer: outputLayer,
+		Role: tensor.Fixed,
 	}}, nil
 }
 
@@ -89,7 +100,7 @@ func (f *Form) Check(func(name string) (*tensor.Tensor, error)) error { return n
 
 // Matrices are the vectors.
 func (f *Form) Matrices() []program.Matrix {
-	return []program.Matrix{{Name: TensorName, Rows: f.Items, Columns: f.Size}}
+	return []program.Matrix{{Name: TensorName, Rows: f.Items, Columns: f.Size, Storage: f.Storage}}
 }
 
 // Computation makes programs; bind completes what feeds the input.
@@ -99,7 +110,9 @@ func (f *Form) Computation(bind func(*program.Feed)) program.Computation {
 
 // build adds what one rank scores with: the vectors of its items. Every rank has whole queries.
 func (f *Form) build(b *program.Builder, bind func(*program.Feed)) {
-	b.Tensors([]program.Tensor{{Name: TensorName, Rows: f.Items, Columns: f.Size, ByItem: true}})
+	b.Tensors([]program.Tensor{{
+		Name: TensorName, Rows: f.Items, Columns: f.Size, ByItem: true, Storage: f.Storage,
+	}})
 	feed := program.Feed{
 		Layer: inputLayer, Name: inputName, Text: "what feeds " + inputName, Columns: f.Size, Whole: true,
 	}

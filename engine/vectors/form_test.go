@@ -13,6 +13,10 @@ func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 		`{"kind": "vectors", "items": 3, "size": 2}`: `{"kind":"vectors","items":3,"size":2,"metric":"dot"}`,
 		`{"metric": "cosine", "size": 16384, "items": 2147483647, "kind": "vectors"}`: `{"kind":"vectors",` +
 			`"items":2147483647,"size":16384,"metric":"cosine"}`,
+		`{"kind": "vectors", "items": 3, "size": 2, "storage": "float32"}`: `{"kind":"vectors","items":3,"size":2,` +
+			`"metric":"dot"}`,
+		`{"kind": "vectors", "items": 3, "size": 2, "storage": "bfloat16"}`: `{"kind":"vectors","items":3,"size":2,` +
+			`"metric":"dot","storage":"bfloat16"}`,
 	} {
 		form, err := Parse([]byte(text))
 		require.NoError(t, err)
@@ -25,13 +29,14 @@ func TestADefinitionIsCompleteAndReadAgain(t *testing.T) {
 
 func TestDefinitionsThatCannotBeAreRefusedByTheirKeys(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"kind": "vectors", "size": 2}`:                                 "items",
-		`{"kind": "vectors", "items": 3}`:                                "size",
-		`{"kind": "vectors", "items": 0, "size": 2}`:                     "items is 0",
-		`{"kind": "vectors", "items": 2147483648, "size": 2}`:            "items is 2147483648",
-		`{"kind": "vectors", "items": 3, "size": 16385}`:                 "size is 16385",
-		`{"kind": "vectors", "items": 3, "size": 2, "metric": "cosin"}`:  `did you mean "cosine"`,
-		`{"kind": "vectors", "items": 3, "size": 2, "metrik": "cosine"}`: `did you mean "metric"`,
+		`{"kind": "vectors", "size": 2}`:                                  "items",
+		`{"kind": "vectors", "items": 3}`:                                 "size",
+		`{"kind": "vectors", "items": 0, "size": 2}`:                      "items is 0",
+		`{"kind": "vectors", "items": 2147483648, "size": 2}`:             "items is 2147483648",
+		`{"kind": "vectors", "items": 3, "size": 16385}`:                  "size is 16385",
+		`{"kind": "vectors", "items": 3, "size": 2, "metric": "cosin"}`:   `did you mean "cosine"`,
+		`{"kind": "vectors", "items": 3, "size": 2, "metrik": "cosine"}`:  `did you mean "metric"`,
+		`{"kind": "vectors", "items": 3, "size": 2, "storage": "float8"}`: "one of float32, float16, bfloat16",
 	} {
 		_, err := Parse([]byte(text))
 		require.ErrorContains(t, err, want, text)

@@ -99,15 +99,16 @@ func (d *device) WorkspaceSize(op any, rows int64) (size int64) {
 
 // sourceArgs is a source of dense hidden values.
 type sourceArgs struct {
-	h, weight driver.Address
-	columns   int64
+	h, weight        driver.Address
+	columns, storage int64
 }
 
 // sourcesOf are the sources of a scorer, from a row of the batch on. There are at most kernels.MaxSources.
 func sourcesOf(s *kernels.Scorer, row int64) (list [kernels.MaxSources]sourceArgs) {
 	for n, source := range s.Sources {
-		columns := source.Weight.Columns
-		list[n] = sourceArgs{element(source.H, row*columns), addressOf(source.Weight.Value), columns}
+		w := source.Weight
+		at := addressOf(w.Value) + driver.Address(w.Skip*w.Storage.Bytes())
+		list[n] = sourceArgs{element(source.H, row*w.Columns), at, w.Columns, int64(w.Storage)}
 	}
 	return list
 }
@@ -162,9 +163,11 @@ func (d *device) score(s *kernels.Scorer, b block, first, items int64) {
 		a.hiddenSquares, a.itemSquares = b.place(b.space.hiddenSquares), b.place(b.space.itemSquares)
 		x := a.source[0]
 		if first == 0 {
-			d.squares(d.step.at, x.h, a.hiddenSquares, b.rows, b.row, x.columns)
+			d.squares(d.step.at, x.h, a.hiddenSquares, b.rows, b.row, x.columns, kernels.StoredFloat32)
 		}
-		d.squares(0, x.weight+driver.Address(4*first*x.columns), a.itemSquares, items, 0, x.columns)
+		storage := s.Sources[0].Weight.Storage
+		from := x.weight + driver.Address(storage.Bytes()*first*x.columns)
+		d.squares(0, from, a.itemSquares, items, 0, x.columns, storage)
 	}
 	launch(d, "scores", driver.Dim{X: blocks(items, rankTile), Y: blocks(b.rows, rankTile)}, 256, &a)
 }
@@ -193,12 +196,12 @@ func (d *device) scoreSparse(s *kernels.Scorer, b block, first, items int64) {
 
 // squares computes the squares of the norms of rows; with a step those of the batch from one row on, as far as it has
 // them.
-func (d *device) squares(step, x, to driver.Address, rows, row, columns int64) {
+func (d *device) squares(step, x, to driver.Address, rows, row, columns int64, storage kernels.Storage) {
 	type args struct {
-		step, x, squares   driver.Address
-		rows, row, columns int64
+		step, x, squares            driver.Address
+		rows, row, columns, storage int64
 	}
-	launch(d, "squares", line(rows, 32), 256, &args{step, x, to, rows, row, columns})
+	launch(d, "squares", line(rows, 32), 256, &args{step, x, to, rows, row, columns, int64(storage)})
 }
 
 // sparseSlot is the slot that a scorer reads, -1 if there is none.

@@ -62,7 +62,11 @@ func (d *device) spaceOfScreening(op *kernels.TopK, rows int64) rankSpace {
 	r.candidates = r.take(rows * candidateRoom(op.K))
 	r.limit, r.count, r.kept = r.take(rows), r.take(rows), r.take(rows)
 	r.hidden = r.take(rows * pitch / 2)
-	if op.Screening == nil {
+	switch {
+	case op.Screening != nil:
+	case screensItself(&op.Scorer):
+		r.norms = r.take(2 * op.Items)
+	default:
 		r.partItems = min(d.partOf(pitch, rows), int64(blocks(op.Items, screenItems))) * screenItems
 		r.norms, r.weights = r.take(2*2*r.partItems), r.take(2*r.partItems*pitch/2)
 	}
@@ -157,12 +161,31 @@ func (d *device) ScreeningSize(s *kernels.Scorer, _ int64) int64 {
 	if !screened(s, 1) {
 		return 0
 	}
+	if screensItself(s) {
+		return 2 * s.Items
+	}
 	return s.Items * (screenPitch(s.Sources)/2 + 2)
 }
 
-// placeScreening says where the weights of items are, the norms behind them.
-func (a *screenArgs) placeScreening(to kernels.Buffer, items int64) {
-	a.weights, a.norms = addressOf(to), element(to, items*a.pitch/2)
+// screensItself reports whether a scorer's weights are already what a screening multiplies: only norms are to be made.
+func screensItself(s *kernels.Scorer) bool {
+	w := s.Sources[0].Weight
+	return len(s.Sources) == 1 && w.Storage == kernels.StoredBFloat16 && w.Columns%screenSlab == 0
+}
+
+// placeScreening says where the weights of items are, and the norms: behind the weights that a screening has.
+func (a *screenArgs) placeScreening(s *kernels.Scorer, screening driver.Address) {
+	if screensItself(s) {
+		a.weights, a.norms = a.source[0].weight, screening
+		return
+	}
+	a.weights, a.norms = screening, screening+driver.Address(2*s.Items*a.pitch)
+}
+
+// screenAll makes the weights of all items, or their norms, at once.
+func (d *device) screenAll(a *screenArgs, items int64) {
+	tiles := int64(blocks(items, screenItems))
+	d.roundTiles(a, wave{0, tiles, tiles, 1, items})
 }
 
 // Screen makes the weights of a screening.
@@ -170,9 +193,8 @@ func (d *device) Screen(s *kernels.Scorer, to kernels.Buffer) error {
 	return d.do("Screen", func() error {
 		return d.enqueue(func() {
 			a := screenArgsOf(s, 0)
-			a.placeScreening(to, s.Items)
-			tiles := int64(blocks(s.Items, screenItems))
-			d.roundTiles(&a, wave{0, tiles, tiles, 1, s.Items})
+			a.placeScreening(s, addressOf(to))
+			d.screenAll(&a, s.Items)
 			d.note(d.wait())
 		})
 	})
@@ -199,9 +221,13 @@ func (d *device) bestOfScreened(op *kernels.TopK, b block) {
 	launch(d, "begin_screen", line(b.rows, 32), 256, &a)
 	waves := wavesOf(op.Items, op.K)
 	parts := waves
-	if op.Screening != nil {
-		a.placeScreening(op.Screening, op.Items)
-	} else {
+	switch {
+	case op.Screening != nil:
+		a.placeScreening(&op.Scorer, addressOf(op.Screening))
+	case screensItself(&op.Scorer):
+		a.placeScreening(&op.Scorer, b.place(space.norms))
+		d.screenAll(&a, op.Items)
+	default:
 		a.part, parts = 1, partsOf(waves, space.partItems/screenItems)
 		a.placePart(b, len(parts))
 		d.roundTiles(&a, parts[0])

@@ -53,7 +53,7 @@ func scoresOf(s *kernels.Scorer, step *kernels.Step, u int64) []float32 {
 		}
 		for _, source := range s.Sources {
 			h := rowOf(source.H, u, source.Weight.Columns)
-			w := rowOf(source.Weight.Value, int64(i), source.Weight.Columns)
+			w := source.Weight.Row(int64(i))
 			dot += kernels.Dot(h, w)
 			if s.Temperature != 0 {
 				hh, ww = kernels.Dot(h, h), kernels.Dot(w, w)

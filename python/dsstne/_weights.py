@@ -12,6 +12,7 @@ from dsstne import _checks, _handles, _native
 from dsstne._items import decode_names, encode_names
 from dsstne._layers import nearest
 from dsstne._naming import known_numbers
+from dsstne._rounding import from_bfloat16, to_bfloat16, to_float16
 from dsstne._tables import History
 from dsstne.errors import InvalidArgumentError, NotFiniteError, NotFoundError
 
@@ -25,6 +26,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype(np.uint8),
     "I64": np.dtype(np.int64),
     "I32": np.dtype(np.int32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(np.uint16),  # the bits of bfloat16, which NumPy lacks
 }
 
 # A matrix in compressed row form is stored as three tensors: its name with these suffixes.
@@ -170,6 +173,8 @@ class Weights(_handles.Closing):
     def tensor(self, name: str) -> Any:
         """Returns a copy of a tensor, as a ``csr_array`` if it is stored sparsely; :attr:`tensors` lists the names.
 
+        The vectors of an index that stores them as bfloat16 are returned as float32, the same numbers.
+
         Raises:
             NotFoundError: The model does not have this tensor.
         """
@@ -178,7 +183,8 @@ class Weights(_handles.Closing):
             parts: Any = tuple(self._stored(name + part, listed) for part in (_VALUES, _INDICES, _OFFSETS))
             shape: Any = self._shapes(listed)[name]
             return scipy.sparse.csr_array(parts, shape=shape)
-        return self._stored(name, listed)
+        stored = self._stored(name, listed)
+        return from_bfloat16(stored) if listed[name]["dtype"] == "BF16" else stored
 
     def _stored(self, name: str, listed: Mapping[str, Any]) -> NDArray[Any]:
         """Returns a copy of a tensor as it is stored."""
@@ -205,7 +211,8 @@ class Weights(_handles.Closing):
         if given.dtype.kind not in "buif":
             raise InvalidArgumentError(f"{name}: expected numbers, got {_checks.shown(values)}")
         with np.errstate(over="ignore"):  # the engine refuses infinity
-            array = given.astype(dtype, order="C", copy=False)
+            round_to = {"F16": to_float16, "BF16": to_bfloat16}.get(listed[name]["dtype"])
+            array = round_to(given) if round_to else given.astype(dtype, order="C", copy=False)
         if array.shape != shape:
             raise InvalidArgumentError(f"{name}: expected shape {shape}, got {array.shape}")
         self._set(name, array)

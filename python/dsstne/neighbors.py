@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from dsstne import _checks, _handles, _native
 from dsstne._items import encode_names
 from dsstne._naming import check_word
 from dsstne._predictor import WEIGHTS_ONLY, Predictor, check_k, chosen_items
-from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError
+from dsstne._rounding import to_bfloat16, to_float16
+from dsstne.errors import InvalidArgumentError, InvalidDataError, InvalidHandleError, NotFiniteError
 from dsstne.model import Model, load
 
 if TYPE_CHECKING:
@@ -26,32 +27,44 @@ __all__ = ["Index"]
 
 _METRICS = ("dot", "cosine")
 
+# The types that vectors are stored as, and how an array is rounded to them.
+_STORAGES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "float32": lambda array: np.ascontiguousarray(array, np.float32),
+    "float16": to_float16,
+    "bfloat16": to_bfloat16,
+}
+_LARGEST = {"float32": "3.4028e38", "float16": "65,504", "bfloat16": "3.3895e38"}
+
 _KIND, _TENSOR = "vectors", "vectors"  # of the definition, and the name of the tensor
 
-# Numbers that are converted to float32 at a time.
-_BLOCK = 1 << 22
+# Numbers that are rounded at a time.
+_BLOCK = 1 << 18
 
 
 class Index(_handles.Closing):
     """Finds the vectors of a collection that are nearest to queries. The result is exact.
 
     The score of a vector is its dot product with the query, or their cosine: a sum in float64, in an order that is
-    always the same, of the float32 numbers, rounded to float32 once. Of equal scores the lower row comes first. So ids
-    and scores have the same bits on all devices, for any number of threads, and however many queries come together.
+    always the same, of the numbers as stored, rounded to float32 once. Of equal scores the lower row comes first. So
+    ids and scores have the same bits on all devices, for any number of threads, and however many queries come together.
     Screening in low precision skips vectors that provably are not among the nearest.
 
-    An index keeps a copy of the vectors, n d 4 bytes, and no reference to the arrays. An index that is searched
-    repeatedly with a few queries at a time (up to 64 on CPUs with AVX512_VNNI) also keeps the vectors in low precision,
-    which takes another quarter of the memory, or half on a GPU, if ``memory_limit`` allows. Several threads may search
-    an index; their calls take turns. It can be pickled and copied, as a :class:`dsstne.Model`.
+    An index keeps a copy of the vectors, n d 4 bytes, or half of it with a ``storage`` of 2 bytes, and no reference to
+    the arrays. An index that is searched repeatedly with a few queries at a time (up to 64 on CPUs with AVX512_VNNI)
+    also keeps the vectors in low precision, if ``memory_limit`` allows. This takes n d more bytes; on a GPU it takes
+    twice as many, but nothing for bfloat16 vectors of a multiple of 32 numbers. Several threads may search an index;
+    their calls take turns. It can be pickled and copied, as a :class:`dsstne.Model`.
 
     Args:
         vectors: Matrix [n, d] of numbers. Or a list of such matrices, one above the other; or with ``shape`` an
             iterator of them, such as a generator that reads a file: then nothing but the index and one block is in
-            memory. Numbers are rounded to float32; float32 arrays in C order are copied to the index directly, others
-            block by block.
+            memory. Arrays in C order that have the type of ``storage`` are copied to the index directly, others are
+            rounded block by block.
         names: Names of the vectors: n different strings or integers.
         metric: ``"dot"`` or ``"cosine"``. The cosine of a vector of zeros is 0.
+        storage: Type of the vectors in the index and in its file: ``"float32"``, ``"float16"`` or ``"bfloat16"``. Each
+            number is rounded to it once, to the nearest. float16 has numbers up to 65,504 with 11 significant bits,
+            bfloat16 has the range of float32 with 8 bits. Queries and scores are float32.
         shape: (n, d); needed if ``vectors`` is an iterator.
         devices, threads: Where to search, as in :func:`dsstne.fit`.
         memory_limit: Maximum bytes of the vectors and of everything that a search takes beside its result.
@@ -62,7 +75,7 @@ class Index(_handles.Closing):
 
     Raises:
         InvalidArgumentError: There are no vectors, a shape is wrong, or a name is there twice.
-        NotFiniteError: A number is not finite; the message names row and column.
+        NotFiniteError: A number is not finite, or too large for ``storage``; the message names row and column.
         OutOfMemoryError: The vectors do not fit into memory.
 
     Example:
@@ -82,17 +95,19 @@ class Index(_handles.Closing):
         names: Sequence[str] | ArrayLike | None = None,
         *,
         metric: str = "dot",
+        storage: str = "float32",
         shape: tuple[int, int] | None = None,
         devices: Any = "auto",
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> None:
         check_word(metric, "metric", _METRICS)
+        check_word(storage, "storage", tuple(_STORAGES))
         blocks, (rows, columns) = _blocks_of(vectors, shape)
         named = None if names is None else _different(names, rows)
-        definition = {"kind": _KIND, "items": rows, "size": columns, "metric": metric}
+        definition = {"kind": _KIND, "items": rows, "size": columns, "metric": metric, "storage": storage}
         model = Model._new(definition, memory_limit=memory_limit)
-        _fill(model, blocks, rows, columns)
+        _fill(model, blocks, rows, columns, storage)
         if named is not None:
             model.items = named
         self._open(model, {"devices": devices, "threads": threads, "memory_limit": memory_limit})
@@ -192,6 +207,11 @@ class Index(_handles.Closing):
         return str(self.model._definition["metric"])
 
     @property
+    def storage(self) -> str:
+        """Type of the stored vectors: ``"float32"``, ``"float16"`` or ``"bfloat16"``."""
+        return str(self.model._definition.get("storage", "float32"))
+
+    @property
     def names(self) -> NDArray[Any] | None:
         """Names of the vectors in order (str or int64), or None."""
         return self.model.items
@@ -231,7 +251,8 @@ class Index(_handles.Closing):
 
     def __repr__(self) -> str:
         n, d = self.shape
-        return "Index(closed)" if self.closed else f"Index({n:,} x {d:,}, {self.metric})"
+        stored = "" if self.storage == "float32" else f", {self.storage}"
+        return "Index(closed)" if self.closed else f"Index({n:,} x {d:,}, {self.metric}{stored})"
 
 
 def _blocks_of(vectors: Any, shape: Any) -> tuple[Iterable[Any], tuple[int, int]]:
@@ -258,7 +279,7 @@ def _are_blocks(vectors: Any) -> bool:
     return isinstance(vectors, (list, tuple)) and len(vectors) > 0 and _checks.array(vectors[0]).ndim == 2
 
 
-def _fill(model: Model, blocks: Iterable[Any], rows: int, columns: int) -> None:
+def _fill(model: Model, blocks: Iterable[Any], rows: int, columns: int, storage: str) -> None:
     """Copies blocks of vectors to a model of them."""
     first = 0
     for n, given in enumerate(blocks):
@@ -267,14 +288,32 @@ def _fill(model: Model, blocks: Iterable[Any], rows: int, columns: int) -> None:
             raise InvalidArgumentError(f"vectors[{n}] has {block.shape[1]:,} columns, but {columns:,} are expected")
         if first + len(block) > rows:
             raise InvalidArgumentError(f"shape has {rows:,} vectors, but there are more: {first + len(block):,} so far")
-        step = len(block) if _is_ready(block) else max(1, _BLOCK // columns)
+        is_ready = storage != "bfloat16" and block.dtype == storage and block.flags.c_contiguous
+        step = len(block) if is_ready else max(1, _BLOCK // columns)
         for start in range(0, len(block), max(1, step)):
-            part = _as_float32(block[start : start + step])
-            arguments = (_TENSOR.encode(), first + start, len(part), part, part.nbytes)
-            _native.call("model_set_rows", model._handle.value, *arguments)
+            _set_rows(model, first + start, block[start : start + step], storage)
         first += len(block)
     if first < rows:
         raise InvalidArgumentError(f"shape has {rows:,} vectors, but there are only {first:,}")
+
+
+def _set_rows(model: Model, first: int, block: NDArray[Any], storage: str) -> None:
+    """Rounds rows and copies them to a model of vectors, from row first on."""
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which the engine reports
+        part = _STORAGES[storage](block)
+    try:
+        arguments = (_TENSOR.encode(), first, len(part), part, part.nbytes)
+        _native.call("model_set_rows", model._handle.value, *arguments)
+    except NotFiniteError:
+        bits = part.view(np.uint32 if storage == "float32" else np.uint16)
+        exponent = {"float32": 0x7F800000, "float16": 0x7C00, "bfloat16": 0x7F80}[storage]
+        row, column = np.argwhere((bits & exponent) == exponent)[0]
+        if not np.isfinite(block[row, column]):
+            raise
+        raise NotFiniteError(
+            f"{_TENSOR}, row {first + row}, column {column}: {block[row, column]} is too large for {storage}, whose "
+            f"numbers go up to {_LARGEST[storage]}; scale the vectors or choose another storage"
+        ) from None
 
 
 def _numbers(values: Any, name: str) -> NDArray[Any]:
@@ -295,16 +334,7 @@ def _matrix(values: Any, name: str, columns: int) -> NDArray[np.float32]:
     array = _numbers(values, name)
     if array.shape[1] != columns:
         raise InvalidDataError(f"{name} has {array.shape[1]:,} columns, the vectors of the index have {columns:,}")
-    return _as_float32(array)
-
-
-def _is_ready(array: NDArray[Any]) -> bool:
-    return array.dtype == np.float32 and bool(array.flags.c_contiguous)
-
-
-def _as_float32(array: NDArray[Any]) -> NDArray[np.float32]:
-    """Rounds a block; what float32 cannot hold becomes infinite, which the engine reports."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which the engine reports
         return np.ascontiguousarray(array, np.float32)
 
 

@@ -520,6 +520,7 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("gradient", func(op *kernels.Update, _ *kernels.Step) { offBuffer(op.Weight.Gradient) }),
 	},
 	"Scores": scoresDefects, "Scores of a sparse source": scoresDefects, "Scores that are given": scoresDefects,
+	"Scores of weights of 2 bytes": scoresDefects,
 	"Scores in a list": {
 		defect("one ULP", func(op *kernels.Scores, _ *kernels.Step) { oneULP(op.To) }),
 		defect("row behind the batch", func(op *kernels.Scores, step *kernels.Step) { op.To.Float32()[step.Rows*op.Items] = 0 }),
@@ -534,7 +535,7 @@ var defects = map[string][]map[string]func(any, *kernels.Step){
 		defect("row behind the batch", func(op *kernels.Blend, step *kernels.Step) { op.Out.Float32()[step.Rows*op.Items] = 0 }),
 	},
 	"TopK": topKDefects, "TopK of many items": topKDefects, "TopK of a sparse source": topKDefects,
-	"TopK of scores that are given": topKDefects,
+	"TopK of scores that are given": topKDefects, "TopK of weights of 2 bytes": topKDefects,
 	"MergeTopK": {
 		defect("one ULP", func(op *kernels.MergeTopK, _ *kernels.Step) { oneULP(op.Scores) }),
 		defect("swapped tie", func(op *kernels.MergeTopK, _ *kernels.Step) { swapTie(op.K, op.IDs.Int32(), op.Scores.Float32()) }),

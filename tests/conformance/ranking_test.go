@@ -18,6 +18,7 @@ type rankingCase struct {
 	rows, items int64
 	columns     int64
 	sources     [][2][]float32 // h [B, K] and W [I, K]
+	halves      halves         // of W, if its numbers have 2 bytes
 	sparse      *sparseMatrix
 	rowsOf      *kernels.SparseBatch // that the sparse source reads
 	ifEmpty     bool                 // the bias counts for empty rows only
@@ -39,8 +40,13 @@ func (c *rankingCase) run(d kernels.Device) (r result, err error) {
 	defer p.free()
 	scorer := kernels.Scorer{Items: c.items, Temperature: c.temperature}
 	for n, s := range c.sources {
-		w := &weight{name: fieldOf("w", n), rows: c.items, columns: c.columns, value: s[1]}
-		scorer.Sources = append(scorer.Sources, kernels.OutputSource{H: p.guarded(s[0], c.columns), Weight: w.place(p)})
+		source := kernels.OutputSource{H: p.guarded(s[0], c.columns)}
+		if name := fieldOf("w", n); c.halves.storage != kernels.StoredFloat32 {
+			source.Weight = c.halves.place(p, name, c.items, c.columns, s[1])
+		} else {
+			source.Weight = (&weight{name: name, rows: c.items, columns: c.columns, value: s[1]}).place(p)
+		}
+		scorer.Sources = append(scorer.Sources, source)
 	}
 	if c.sparse != nil {
 		scorer.Sparse = c.sparse.place(p)
@@ -377,11 +383,11 @@ func (c *rankingCase) draw(s *sampler) {
 }
 
 // screeningCases are large enough for every backend to look at a rough score first: each adversary with each kind of score.
-func screeningCases() (cases []opCase) {
+func screeningCases(columns int64) (cases []opCase) {
 	s := newSampler(23)
 	for n, a := range adversaries {
 		for m, kind := range []string{"plain", "ties in the bias", "two sources", "cosine"} {
-			c := &rankingCase{title: a.name + ", " + kind, rows: []int64{3, 34}[(n+m)%2], items: 1500, columns: 40, k: 10}
+			c := &rankingCase{title: a.name + ", " + kind, rows: []int64{3, 34}[(n+m)%2], items: 1500, columns: columns, k: 10}
 			sources := 1
 			switch kind {
 			case "ties in the bias":
@@ -409,7 +415,9 @@ var rankingOps = []group{
 	{"Scores", remembering(func() []opCase { return rankingCases(false) })},
 	{"Scores in a list", remembering(listedCases)},
 	{"TopK", remembering(func() []opCase { return rankingCases(true) })},
-	{"TopK of many items", remembering(screeningCases)},
+	{"TopK of many items", remembering(func() []opCase { return screeningCases(40) })},
+	{"Scores of weights of 2 bytes", remembering(func() []opCase { return storedCases(false) })},
+	{"TopK of weights of 2 bytes", remembering(func() []opCase { return storedCases(true) })},
 	{"Scores of a sparse source", remembering(func() []opCase { return sparseSourceCases(false) })},
 	{"TopK of a sparse source", remembering(func() []opCase { return sparseSourceCases(true) })},
 	{"Scores that are given", remembering(func() []opCase { return givenCases(false) })},

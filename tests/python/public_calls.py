@@ -381,7 +381,7 @@ def calls():
         "OpenPredictor.close": (lambda: model.predictor(2).close(), {}),
         "neighbors.Index": (
             lambda **given: found(dsstne.neighbors.Index(**given)),
-            {"vectors": np.eye(4), "names": None, "metric": "dot", "shape": None, **COMPUTE},
+            {"vectors": np.eye(4), "names": None, "metric": "dot", "storage": "float32", "shape": None, **COMPUTE},
         ),
         "neighbors.Index.search": (
             index.search,

@@ -129,10 +129,19 @@ func (c *call) weights(w *kernels.Weights) C.weights_t {
 	}
 	c.names = append(c.names, w.Name)
 	return C.weights_t{
-		value: buffer(w.Value), state0: buffer(w.State[0]), state1: buffer(w.State[1]), gradient: buffer(w.Gradient),
+		value: stored(w), state0: buffer(w.State[0]), state1: buffer(w.State[1]), gradient: buffer(w.Gradient),
 		last: of[C.int32_t](w.Last), rows: C.int64_t(w.Rows), columns: C.int64_t(w.Columns), no_decay: flag(w.NoDecay),
-		locked: flag(w.Locked), id: C.int32_t(len(c.names) - 1),
+		locked: flag(w.Locked), id: C.int32_t(len(c.names) - 1), storage: number(c, w.Storage),
 	}
+}
+
+// stored is where the first number of a weight is.
+func stored(w *kernels.Weights) *C.float {
+	first := buffer(w.Value)
+	if w.Skip == 0 || first == nil {
+		return first
+	}
+	return (*C.float)(unsafe.Add(unsafe.Pointer(first), w.Skip*w.Storage.Bytes()))
 }
 
 func (c *call) optimizer(o kernels.Optimizer, s *kernels.Step) C.optimizer_t {

@@ -52,6 +52,7 @@ typedef struct {
   int32_t no_decay;
   int32_t locked; /* stays as it is */
   int32_t id; /* of the weight, in failures */
+  int32_t storage; /* STORAGE_float32, or value has numbers of 2 bytes: only those of rank_t's sources may */
 } weights_t;
 
 /* The first number that was not finite; workers stop taking work once kind is set. */

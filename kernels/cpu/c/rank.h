@@ -4,7 +4,7 @@
 /* What a block of rows needs, in floats: shared by the workers, and each worker's own. */
 typedef struct {
   int64_t few, panels, panels8, numbers, state, square, shared;
-  int64_t w, w8, row8, z, at, candidates, found, own, total;
+  int64_t w, w8, row8, z, row, at, candidates, found, own, total;
 } rank_layout_t;
 
 enum { ROW_NUMBERS = 10 }; /* arrays in block_of */
@@ -27,6 +27,7 @@ static rank_layout_t rank_layout(int64_t rows, int64_t K, int64_t I, int32_t wor
   PART(w8, SCREENS_INT8 ? items * round_up(K, 64) / 4 : 0);
   PART(row8, SCREENS_INT8 ? round_up(K, 16) / 4 : 0);
   PART(z, items * PANEL + LANES);
+  PART(row, K);
   PART(at, SCREENS_INT8 ? items * PANEL + LANES : 0);
   PART(candidates, (int64_t)sizeof(candidate_t) / 4 * items * PANEL);
   PART(found, PANEL);
@@ -65,6 +66,7 @@ static block_t block_of(const rank_t *r, int32_t worker) {
   b.w8 = (int8_t *)(own + l.w8);
   b.row8 = (int8_t *)(own + l.row8);
   b.z = own + l.z;
+  b.row = own + l.row;
   b.at = (int32_t *)(own + l.at);
   b.candidate = (candidate_t *)(own + l.candidates);
   b.found = (int32_t *)(own + l.found);
@@ -117,8 +119,7 @@ static int64_t rescore(const rank_t *r, const block_t *b, int64_t v, const tile_
     limit_with = threshold;
     if (threshold != found_with && next.x < least(&limit, of, next.t)) continue;
     if (is_int8 && !is_possible8(r, b, v, tile, threshold, next.t)) continue;
-    double ww = r->temperature != 0 ? item_square(r, item) : 0;
-    const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], ww);
+    const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], b->row);
     scored++;
     if (score >= threshold_of(&b->lists, v) && !excluded(r, b->lists.first + v, item))
       offer(r, &b->lists, v, item, score);
@@ -153,7 +154,7 @@ static void screen(rank_t *r, const block_t *b) {
 static void top_k_screen(rank_t *r, int32_t worker) {
   const block_t b = block_of(r, worker);
   if (has_few(r))
-    few_rank(r, &b.lists, b.few, few_units(r));
+    few_rank(r, &b.lists, b.few, few_units(r), b.row);
   else if (has_kept(r))
     kept_rank(r, &b);
   else

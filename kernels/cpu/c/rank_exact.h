@@ -1,13 +1,23 @@
 /* rank_exact.h: exact scores (kernels.Dot, kernels.Score), the lists of the best, and which items take part. */
 
-/* Squares of the norms of a row of h and of a weight, for cosine scores (one source). */
+/* Squares of the norms of a row of h and of a weight, for cosine scores (one source). scratch: room for a row of weights. */
 INLINE double row_square(const rank_t *r, int64_t u) {
   int64_t K = r->source[0].weight.columns;
   return dot(r->source[0].h + u * K, r->source[0].h + u * K, K);
 }
-INLINE double item_square(const rank_t *r, int64_t i) {
-  int64_t K = r->source[0].weight.columns;
-  return dot(r->source[0].weight.value + i * K, r->source[0].weight.value + i * K, K);
+INLINE double item_square(const rank_t *r, int64_t i, float *scratch) {
+  const float *w = weight_row(&r->source[0].weight, i, scratch);
+  return dot(w, w, r->source[0].weight.columns);
+}
+
+/* The weights of an item, side by side. */
+INLINE void item_weights(const rank_t *r, int64_t i, float *out) {
+  for (int32_t s = 0; s < r->sources; s++) {
+    const int64_t K = r->source[s].weight.columns;
+    const float *w = weight_row(&r->source[s].weight, i, out);
+    if (w != out) memcpy(out, w, K * sizeof *w);
+    out += K;
+  }
 }
 
 /* kernels.Score, from the sum of the sources' dot products; hh and ww count for cosine scores only. */
@@ -19,11 +29,13 @@ INLINE float finish_score(const rank_t *r, double total, int64_t i, double hh, d
   return (float)(total + (double)(r->bias ? r->bias[i] : 0.0f));
 }
 
-static float exact_score(const rank_t *r, int64_t u, int64_t i, double hh, double ww) {
-  double total = 0;
+static float exact_score(const rank_t *r, int64_t u, int64_t i, double hh, float *scratch) {
+  double total = 0, ww = 0;
   for (int32_t s = 0; s < r->sources; s++) {
-    int64_t K = r->source[s].weight.columns;
-    total += dot(r->source[s].h + u * K, r->source[s].weight.value + i * K, K);
+    const int64_t K = r->source[s].weight.columns;
+    const float *w = weight_row(&r->source[s].weight, i, scratch);
+    total += dot(r->source[s].h + u * K, w, K);
+    if (r->temperature != 0) ww = dot(w, w, K);
   }
   return finish_score(r, total, i, hh, ww);
 }

@@ -24,12 +24,12 @@ INLINE void few_dots(const float *w, const double *h, int64_t ldh, int64_t K, co
 
 /* An item for U rows. */
 INLINE void few_scores(const rank_t *r, const lists_t *l, const double *h, int64_t ldh, int64_t v, int32_t item,
-                       const int U, const int squares) {
+                       float *scratch, const int U, const int squares) {
   double total[4] = {0}, square = 0;
   h += v * ldh;
   for (int32_t s = 0; s < r->sources; s++) {
     const int64_t K = r->source[s].weight.columns;
-    few_dots(r->source[s].weight.value + item * K, h, ldh, K, U, squares, total, &square);
+    few_dots(weight_row(&r->source[s].weight, item, scratch), h, ldh, K, U, squares, total, &square);
     h += round_up(K, 8);
   }
   for (int u = 0; u < U; u++) {
@@ -47,7 +47,7 @@ static void few_pack(const rank_t *r, const lists_t *l, int64_t v, double *h) {
   }
 }
 
-static void few_rank(rank_t *r, const lists_t *l, const double *h, int64_t ldh) {
+static void few_rank(rank_t *r, const lists_t *l, const double *h, int64_t ldh, float *scratch) {
   const int cosine = r->temperature != 0;
   int32_t item[FEW_RANGE];
   cursor_t cursor = {0};
@@ -55,10 +55,13 @@ static void few_rank(rank_t *r, const lists_t *l, const double *h, int64_t ldh) 
     for (int64_t t = 0; t < n; t++) {
       int64_t v = 0;
       for (; v + 4 <= l->n; v += 4)
-        cosine ? few_scores(r, l, h, ldh, v, item[t], 4, 1) : few_scores(r, l, h, ldh, v, item[t], 4, 0);
+        cosine ? few_scores(r, l, h, ldh, v, item[t], scratch, 4, 1)
+               : few_scores(r, l, h, ldh, v, item[t], scratch, 4, 0);
       for (; v + 2 <= l->n; v += 2)
-        cosine ? few_scores(r, l, h, ldh, v, item[t], 2, 1) : few_scores(r, l, h, ldh, v, item[t], 2, 0);
+        cosine ? few_scores(r, l, h, ldh, v, item[t], scratch, 2, 1)
+               : few_scores(r, l, h, ldh, v, item[t], scratch, 2, 0);
       for (; v < l->n; v++)
-        cosine ? few_scores(r, l, h, ldh, v, item[t], 1, 1) : few_scores(r, l, h, ldh, v, item[t], 1, 0);
+        cosine ? few_scores(r, l, h, ldh, v, item[t], scratch, 1, 1)
+               : few_scores(r, l, h, ldh, v, item[t], scratch, 1, 0);
     }
 }

@@ -69,9 +69,13 @@ static steps_t to_steps(const float *x, int64_t n, int8_t *out, int64_t stride) 
 static steps_t row_to_steps(const rank_t *r, const block_t *b, int weights, int64_t row, int8_t *out, int64_t stride) {
   if (r->sources == 1) {
     const source_t *s = r->source;
-    return to_steps((weights ? s->weight.value : s->h) + row * s->weight.columns, s->weight.columns, out, stride);
+    const int64_t K = s->weight.columns;
+    return to_steps(weights ? weight_row(&s->weight, row, b->w) : s->h + row * K, K, out, stride);
   }
-  concatenate(r->source, r->sources, weights, row, b->w);
+  if (weights)
+    item_weights(r, row, b->w);
+  else
+    concatenate(r->source, r->sources, 0, row, b->w);
   return to_steps(b->w, b->K, out, stride);
 }
 
@@ -257,11 +261,11 @@ static int try_int8(const rank_t *r, const block_t *b, int64_t p, const tile_t *
   return !given_up;
 }
 
-static float dot_float(const rank_t *r, int64_t u, int64_t i) {
+static float dot_float(const rank_t *r, int64_t u, int64_t i, float *scratch) {
   vf sum[4] = {{0}};
   for (int32_t s = 0; s < r->sources; s++) {
     const int64_t K = r->source[s].weight.columns;
-    const float *h = r->source[s].h + u * K, *w = r->source[s].weight.value + i * K;
+    const float *h = r->source[s].h + u * K, *w = weight_row(&r->source[s].weight, i, scratch);
     int64_t k = 0;
     for (; k + 4 * LANES <= K; k += 4 * LANES)
 #pragma GCC unroll 4
@@ -281,7 +285,7 @@ static int is_possible8(const rank_t *r, const block_t *b, int64_t v, const tile
   rows_t rows = b->narrow;
   rows.e += (float)(b->K + 32) * 0x1.03p-24f;
   limit_t l = limit_of(&rows, &tile->narrow, splat(threshold), splat(rows.step[v]), splat(norm), splat(0), 0);
-  return !(dot_float(r, b->lists.first + v, tile->item[t]) * scales < least(&l, &tile->narrow, t));
+  return !(dot_float(r, b->lists.first + v, tile->item[t], b->row) * scales < least(&l, &tile->narrow, t));
 }
 
 #else

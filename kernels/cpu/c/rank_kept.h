@@ -98,8 +98,7 @@ static int64_t kept_rescore(const rank_t *r, const block_t *b, int64_t strip, in
   int64_t scored = 0;
   for (; mask; mask &= mask - 1, scored++) {
     const int32_t item = (int32_t)(strip * KEPT_ITEMS + __builtin_ctz(mask));
-    const double ww = r->temperature != 0 ? item_square(r, item) : 0;
-    const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], ww);
+    const float score = exact_score(r, b->lists.first + v, item, b->lists.square[v], b->row);
     if (score >= threshold_of(&b->lists, v) && !excluded(r, b->lists.first + v, item))
       offer(r, &b->lists, v, item, score);
   }

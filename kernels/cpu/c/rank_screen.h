@@ -72,6 +72,7 @@ typedef struct {
   /* a worker's own */
   int64_t items; /* most of a tile */
   float *w, *z; /* float32 weights, products [items][PANEL] */
+  float *row; /* of weights that are scored exactly, if these have 2 bytes */
   int32_t *at; /* what products there are, see rank_int8.h */
   int8_t *w8, *row8;
   int64_t ldw, ldw8;

@@ -39,7 +39,7 @@ static void load_wide(const rank_t *r, const block_t *b, tile_t *tile) {
   of->largest_bias = of->error = 0;
   for (int64_t t = 0; t < tile->n; t++) {
     float *row = b->w + t * b->ldw, bias = r->bias ? r->bias[tile->item[t]] : 0;
-    concatenate(r->source, r->sources, 1, tile->item[t], row);
+    item_weights(r, tile->item[t], row);
     double norm = sqrt(dot(row, row, b->K));
     if (r->temperature != 0) {
       float inverse = norm > 0 ? (float)(1 / norm) : 0;

@@ -152,13 +152,15 @@ INLINE void score_tile(const rank_t *r, const double *h, const double *w, const 
   }
 }
 
-/* A group in float64: n rows of h or of the weights from `first` on, and zeros where it has room for more. */
-static void widen_group(const rank_t *r, int weights, int64_t first, int64_t n, int64_t group, double *out) {
+/* A group in float64: n rows of h, or with scratch for a row of the weights, from `first` on, and zeros where it has room
+ * for more. */
+static void widen_group(const rank_t *r, float *scratch, int64_t first, int64_t n, int64_t group, double *out) {
   for (int32_t s = 0; s < r->sources; s++) {
     const int64_t K = r->source[s].weight.columns, steps = (K + 7) / 8;
     if (n < group) memset(out, 0, 8 * steps * group * sizeof *out);
     for (int64_t j = 0; j < n; j++) {
-      const float *from = (weights ? r->source[s].weight.value : r->source[s].h) + (first + j) * K;
+      const float *from =
+          scratch ? weight_row(&r->source[s].weight, first + j, scratch) : r->source[s].h + (first + j) * K;
       float last[8] = {0};
       for (int64_t k = 0; k < steps; k++, from += 8) {
         if (8 * k + 8 > K) from = (const float *)memcpy(last, from, (K - 8 * k) * 4);
@@ -175,21 +177,22 @@ static void scores(rank_t *r, int32_t worker) {
   const int64_t units = padded_units(r->source, r->sources);
   const score_block_t block = score_block(r->rows, units, r->items, r->workers);
   double *w = (double *)r->workspace + worker * (block.items + block.rows) * units, *h = w + block.items * units;
+  float *scratch = (float *)h; /* which is not in use while items are widened */
   double item_norm[SCORE_MOST_ITEMS], row_norm[SCORE_MOST_ROWS], bias[SCORE_MOST_ITEMS];
   const int cosine = r->temperature != 0;
   for (int64_t first; (first = take(&r->next) * block.items) < r->items;) {
     const int64_t n = smaller(block.items, r->items - first);
     for (int64_t t = 0; t < round_up(n, TILE_ITEMS); t++) {
       bias[t] = t < n && r->bias ? r->bias[first + t] : 0;
-      item_norm[t] = t < n && cosine ? sqrt(item_square(r, first + t)) : 0;
+      item_norm[t] = t < n && cosine ? sqrt(item_square(r, first + t, scratch)) : 0;
     }
     for (int64_t t = 0; t < n; t += TILE_ITEMS)
-      widen_group(r, 1, first + t, smaller(TILE_ITEMS, n - t), TILE_ITEMS, w + t * units);
+      widen_group(r, scratch, first + t, smaller(TILE_ITEMS, n - t), TILE_ITEMS, w + t * units);
     for (int64_t u = 0; u < r->rows; u += block.rows) {
       const int64_t rows = smaller(block.rows, r->rows - u);
       for (int64_t v = 0; v < rows; v += SCORE_ROWS) {
         const int64_t group = smaller(SCORE_ROWS, rows - v);
-        widen_group(r, 0, u + v, group, group, h + v * units);
+        widen_group(r, NULL, u + v, group, group, h + v * units);
       }
       for (int64_t v = 0; v < rows && cosine; v++) row_norm[v] = sqrt(row_square(r, u + v));
       for (int64_t t = 0; t < n; t += TILE_ITEMS)

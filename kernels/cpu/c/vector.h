@@ -45,6 +45,17 @@ INLINE void store_some(float *p, vf x, int64_t n) {
   store(some, x);
   memcpy(p, some, n * 4);
 }
+/* Numbers of 2 bytes as floats, which are the same numbers. */
+typedef uint16_t vh_any __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+typedef uint32_t vw __attribute__((vector_size(VECTOR_BYTES)));
+INLINE vf load_bfloat16(const uint16_t *p) { return (vf)(__builtin_convertvector(*(const vh_any *)p, vw) << 16); }
+INLINE vf load_float16(const uint16_t *p) {
+  const vw half = __builtin_convertvector(*(const vh_any *)p, vw), magnitude = (half & 0x7fff) << 13;
+  /* The exponent's bias is 112 less; numbers without a leading bit get one for the subtraction, which is exact. */
+  const vw normal = magnitude + (112u << 23), small = (vw)((vf)(magnitude + (113u << 23)) - 0x1p-14f);
+  const vw is_small = (vw)(magnitude < 1u << 23);
+  return (vf)((small & is_small) | (normal & ~is_small) | (half & 0x8000) << 16);
+}
 INLINE vf splat(float x) { return x - (vf){0}; }
 INLINE vi splat_int(int32_t x) { return x - (vi){0}; }
 INLINE vf select_(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
@@ -238,6 +249,26 @@ INLINE double dot(const float *a, const float *b, int64_t n) {
   for (int j = 0; j < 8; j++) lane[j] = sum[j];
   for (; i < n; i++) lane[i & 7] += (double)a[i] * (double)b[i];
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* n numbers of a storage of 2 bytes as floats. */
+static UNUSED void widen_numbers(const uint16_t *from, int64_t n, int32_t storage, float *to) {
+  int64_t k = 0;
+  if (storage == STORAGE_bfloat16)
+    for (; k + LANES <= n; k += LANES) store(to + k, load_bfloat16(from + k));
+  else
+    for (; k + LANES <= n; k += LANES) store(to + k, load_float16(from + k));
+  if (k == n) return;
+  uint16_t last[LANES] = {0};
+  memcpy(last, from + k, (n - k) * sizeof *last);
+  store_some(to + k, storage == STORAGE_bfloat16 ? load_bfloat16(last) : load_float16(last), n - k);
+}
+
+/* Row i of a weight as floats: where it lies, or in scratch. */
+INLINE const float *weight_row(const weights_t *w, int64_t i, float *scratch) {
+  if (w->storage == STORAGE_float32) return w->value + i * w->columns;
+  widen_numbers((const uint16_t *)w->value + i * w->columns, w->columns, w->storage, scratch);
+  return scratch;
 }
 
 /* Takes the next piece of work. */

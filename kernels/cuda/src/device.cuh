@@ -190,6 +190,17 @@ DEVICE uint32_t to_bf16x2(float low, float high) {
 DEVICE uint16_t to_bf16(float x) { return uint16_t(to_bf16x2(x, 0.0f)); }
 DEVICE float from_bf16(uint16_t x) { return __uint_as_float(uint32_t(x) << 16); }
 
+// A finite number of float16.
+DEVICE float from_half(uint16_t x) {
+#ifdef __CUDACC__
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+#else
+  return copysignf(__uint_as_float(uint32_t(x & 0x7fff) << 13) * 0x1p112f, x >> 15 ? -1.0f : 1.0f);
+#endif
+}
+
 // Four numbers in bfloat16, for products, at an address that is aligned to 8.
 DEVICE void write_four(uint16_t *to, const float (&x)[4]) {
   *reinterpret_cast<uint2 *>(to) =

@@ -5,9 +5,9 @@ constexpr int kRankTile = 32, kRankSlab = 32;
 
 struct SquaresArgs {
   const StepRecord *step;  // null: all rows are there
-  const float *x;
+  const void *x;   // [rows, columns] numbers of the storage
   double *squares;  // [rows]
-  int64_t rows, row, columns;  // row: of the batch, of the first row here
+  int64_t rows, row, columns, storage;  // row: of the batch, of the first row here
 };
 
 // x_r . x_r by kernels.Dot.
@@ -18,7 +18,10 @@ struct SquaresArgs {
 KERNEL_BOUNDS(squares, SquaresArgs, 256, 4) {
   const int64_t row = int64_t(blockIdx.x) * (256 / kRankLanes) + threadIdx.x / kRankLanes;
   const int64_t rows = a.step ? rows_from(a.step, a.row, a.rows) : a.rows;
-  const double square = square_of(a.x + row * a.columns, row < rows ? a.columns : 0);
+  const int64_t columns = row < rows ? a.columns : 0, at = row * a.columns;
+  const double square = a.storage == STORAGE_float32
+                            ? square_of(reinterpret_cast<const float *>(a.x) + at, columns, a.storage)
+                            : square_of(reinterpret_cast<const uint16_t *>(a.x) + at, columns, a.storage);
   if (row < rows && threadIdx.x % kRankLanes == 0) a.squares[row] = square;
 }
 
@@ -57,8 +60,10 @@ KERNEL_BOUNDS(scores, ScoresArgs, 256, 2) {
         const int i = n / kRankSlab, j = n % kRankSlab;
         const bool column = k + j < source.columns;
         left[i][j] = column && row + i < rows ? source.h[(row + i) * source.columns + k + j] : 0.0f;
-        right[i][j] =
-            column && item + i < a.items ? source.weight[(a.first + item + i) * source.columns + k + j] : 0.0f;
+        right[i][j] = !column || item + i >= a.items ? 0.0f
+                      : source.storage == STORAGE_float32
+                          ? weights_of<float>(source, a.first + item + i)[k + j]
+                          : number_at(weights_of<uint16_t>(source, a.first + item + i), k + j, source.storage);
       }
       __syncthreads();
       for (int j = 0; j < kRankSlab; j += kRankLanes) {

@@ -10,12 +10,19 @@ DEVICE double sum_lanes(const double *lane) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
+// Numbers in memory; 2 bytes each are those of a storage.
+DEVICE float number_at(const float *x, int64_t n, int64_t) { return x[n]; }
+DEVICE float number_at(const uint16_t *x, int64_t n, int64_t storage) {
+  return storage == STORAGE_bfloat16 ? from_bf16(x[n]) : from_half(x[n]);
+}
+
 // x . x of a row by eight threads, each one of Dot's lanes; exchanging sums with the lane 4, then 2, then 1 away adds them in
 // Dot's order. All threads of a warp call.
-DEVICE double square_of(const float *row, int64_t columns) {
+template <class Number>
+DEVICE double square_of(const Number *row, int64_t columns, int64_t storage) {
   double sum = 0.0;
   for (int64_t k = threadIdx.x % kRankLanes; k < columns; k += kRankLanes) {
-    const double x = row[k];
+    const double x = number_at(row, k, storage);
     sum = fma(x, x, sum);
   }
   for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
@@ -24,9 +31,14 @@ DEVICE double square_of(const float *row, int64_t columns) {
 
 struct ScoreSource {
   const float *h;       // [rows, K], from the block's first row on
-  const float *weight;  // [I, K]
-  int64_t columns;
+  const void *weight;   // [I, K] numbers of the storage
+  int64_t columns, storage;
 };
+
+template <class Number>
+DEVICE const Number *weights_of(const ScoreSource &source, int64_t item) {
+  return reinterpret_cast<const Number *>(source.weight) + item * source.columns;
+}
 
 // An item and its score as a number that is greater the better the item: the score's order, then the lower item, then, as it
 // is the score's and not its place's, the sign of a zero. 0 is no item.

@@ -37,7 +37,7 @@ struct ScreenArgs {
   float2 *hidden_norms;  // [rows]: at least |h_u| and |h_u - h~_u|
   uint16_t *hidden;  // [rows, pitch]: h_u in bfloat16, each source from a slab's beginning on, zeros beyond its end
   float2 *norms;  // [I], or of the items of the part: of w_i
-  uint16_t *weights;  // [I, pitch], or of the items of the part: w_i in bfloat16
+  uint16_t *weights;  // [I, pitch], or of the items of the part: w_i in bfloat16; or the source's own, if they are that
   int64_t pitch;
   float *limit;  // [rows]
   int32_t *candidates;  // [rows, room]
@@ -74,7 +74,7 @@ KERNEL_BOUNDS(begin_screen, ScreenArgs, 256, 4) {
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
     const float *h = source.h + row * source.columns;
-    total += square_of(h, row < rows ? source.columns : 0);
+    total += square_of(h, row < rows ? source.columns : 0, STORAGE_float32);
     const int64_t padded = (source.columns + kScreenSlab - 1) / kScreenSlab * kScreenSlab;
     for (int64_t k = threadIdx.x % kRankLanes; row < rows && k < padded; k += kRankLanes) {
       const float x = k < source.columns ? h[k] : 0.0f;
@@ -94,6 +94,40 @@ KERNEL_BOUNDS(begin_screen, ScreenArgs, 256, 4) {
   a.limit[row] = -infinity();
 }
 
+// Four numbers of a row of weights from k on, 0 behind its end.
+DEVICE float4 four_weights(const float *w, int k, int columns, int64_t) {
+  if (columns % 4 == 0) return k < columns ? *reinterpret_cast<const float4 *>(w + k) : float4{};
+  return {k < columns ? w[k] : 0.0f, k + 1 < columns ? w[k + 1] : 0.0f, k + 2 < columns ? w[k + 2] : 0.0f,
+          k + 3 < columns ? w[k + 3] : 0.0f};
+}
+DEVICE float4 four_weights(const uint16_t *w, int k, int columns, int64_t storage) {
+  const auto at = [&](int n) { return k + n < columns ? number_at(w, k + n, storage) : 0.0f; };
+  if (columns % 4 != 0 || k >= columns) return {at(0), at(1), at(2), at(3)};
+  const uint2 four = *reinterpret_cast<const uint2 *>(w + k);
+  const uint16_t halves[4] = {uint16_t(four.x), uint16_t(four.x >> 16), uint16_t(four.y), uint16_t(four.y >> 16)};
+  return {number_at(halves, 0, storage), number_at(halves, 1, storage), number_at(halves, 2, storage),
+          number_at(halves, 3, storage)};
+}
+
+// Rounds an item's weights of a source, and adds the squares of those and of what rounding takes away.
+template <class Number>
+DEVICE void round_weights(const ScreenArgs &a, const ScoreSource &source, int64_t item, int64_t slab, int padded,
+                          float &total, float &taken) {
+  const int columns = int(source.columns);
+  const Number *weights = weights_of<Number>(source, item);
+  const bool is_own = a.weights == source.weight;
+#pragma unroll 2
+  for (int k = 4 * lane_id(); k < padded; k += 128) {
+    const float4 w = four_weights(weights, k, columns, source.storage);
+    const uint32_t low = to_bf16x2(w.x, w.y), high = to_bf16x2(w.z, w.w);
+    if (sizeof(Number) == 4 || !is_own) *reinterpret_cast<uint2 *>(a.weights + slab + k) = {low, high};
+    const float away[4] = {taken_away(w.x, uint16_t(low)), taken_away(w.y, uint16_t(low >> 16)),
+                           taken_away(w.z, uint16_t(high)), taken_away(w.w, uint16_t(high >> 16))};
+    total = fmaf(w.x, w.x, fmaf(w.y, w.y, fmaf(w.z, w.z, fmaf(w.w, w.w, total))));
+    for (int n = 0; n < 4; n++) taken = fmaf(away[n], away[n], taken);
+  }
+}
+
 // w_i of the wave's items in bfloat16, with its norm and that of what rounding takes away.
 //
 // Mapping: a warp has an item, a thread four numbers at a time.
@@ -107,23 +141,11 @@ KERNEL_BOUNDS(round_tiles, ScreenArgs, 256, 4) {
   int64_t slab = place * a.pitch;
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
-    const int columns = int(source.columns), padded = (columns + kScreenSlab - 1) / kScreenSlab * kScreenSlab;
-    const float *weights = source.weight + item * source.columns;
-#pragma unroll 2
-    for (int k = 4 * lane_id(); k < padded; k += 128) {
-      float4 w;
-      if (columns % 4 == 0)
-        w = k < columns ? *reinterpret_cast<const float4 *>(weights + k) : float4{};
-      else
-        w = {k < columns ? weights[k] : 0.0f, k + 1 < columns ? weights[k + 1] : 0.0f,
-             k + 2 < columns ? weights[k + 2] : 0.0f, k + 3 < columns ? weights[k + 3] : 0.0f};
-      const uint32_t low = to_bf16x2(w.x, w.y), high = to_bf16x2(w.z, w.w);
-      *reinterpret_cast<uint2 *>(a.weights + slab + k) = {low, high};
-      const float away[4] = {taken_away(w.x, uint16_t(low)), taken_away(w.y, uint16_t(low >> 16)),
-                             taken_away(w.z, uint16_t(high)), taken_away(w.w, uint16_t(high >> 16))};
-      total = fmaf(w.x, w.x, fmaf(w.y, w.y, fmaf(w.z, w.z, fmaf(w.w, w.w, total))));
-      for (int n = 0; n < 4; n++) taken = fmaf(away[n], away[n], taken);
-    }
+    const int padded = (int(source.columns) + kScreenSlab - 1) / kScreenSlab * kScreenSlab;
+    if (source.storage == STORAGE_float32)
+      round_weights<float>(a, source, item, slab, padded, total, taken);
+    else
+      round_weights<uint16_t>(a, source, item, slab, padded, total, taken);
     slab += padded;
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -327,30 +349,43 @@ KERNEL_BOUNDS(screen_256, ScreenArgs, Screen<256>::kThreads, 1) { screen_tile<25
 
 constexpr int kInFlight = 16;
 
+DEVICE float ldg(const float *x, int64_t) { return __ldg(x); }
+DEVICE float ldg(const uint16_t *x, int64_t storage) { return number_at(x, 0, storage); }
+
+// Adds a lane's products with an item's weights of a source, and of these with themselves.
+template <class Number>
+DEVICE void add_products(const ScreenArgs &a, const ScoreSource &source, int64_t u, int64_t item, double &sum,
+                         double &square) {
+  const int columns = item < 0 ? 0 : int(source.columns);
+  const float *hidden = source.h + u * source.columns;
+  const Number *weights = weights_of<Number>(source, item);
+  for (int from = threadIdx.x % kRankLanes; from < columns; from += kInFlight * kRankLanes) {
+    float w[kInFlight], h[kInFlight];
+#pragma unroll
+    for (int n = 0; n < kInFlight; n++) {
+      const int k = from + n * kRankLanes;
+      w[n] = k < columns ? ldg(weights + k, source.storage) : 0.0f;
+      h[n] = k < columns ? hidden[k] : 0.0f;
+    }
+#pragma unroll
+    for (int n = 0; n < kInFlight; n++) {  // a product of zeros changes no sum
+      sum = fma(double(h[n]), double(w[n]), sum);
+      if (a.temperature != 0.0f) square = fma(double(w[n]), double(w[n]), square);
+    }
+  }
+}
+
 // The score of an item by eight threads, each one of Dot's lanes; it is known to all of them. Item -1 is none, but the threads
 // take part in the exchange of sums.
 DEVICE float score_of_item(const ScreenArgs &a, int64_t u, int64_t item) {
-  const int lane = threadIdx.x % kRankLanes;
   double score = 0.0;
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
-    const int columns = item < 0 ? 0 : int(source.columns);
-    const float *hidden = source.h + u * source.columns, *weights = source.weight + item * source.columns;
     double sum = 0.0, square = 0.0;
-    for (int from = lane; from < columns; from += kInFlight * kRankLanes) {
-      float w[kInFlight], h[kInFlight];
-#pragma unroll
-      for (int n = 0; n < kInFlight; n++) {
-        const int k = from + n * kRankLanes;
-        w[n] = k < columns ? __ldg(weights + k) : 0.0f;
-        h[n] = k < columns ? hidden[k] : 0.0f;
-      }
-#pragma unroll
-      for (int n = 0; n < kInFlight; n++) {  // a product of zeros changes no sum
-        sum = fma(double(h[n]), double(w[n]), sum);
-        if (a.temperature != 0.0f) square = fma(double(w[n]), double(w[n]), square);
-      }
-    }
+    if (source.storage == STORAGE_float32)
+      add_products<float>(a, source, u, item, sum, square);
+    else
+      add_products<uint16_t>(a, source, u, item, sum, square);
     for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
     score += sum;
     if (a.temperature == 0.0f) continue;

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours of queries among a million vectors, beside FAISS; the memory of an index."""
+"""Exact nearest neighbours of a million vectors, beside FAISS and stored as bfloat16; the memory of an index."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ TITLE = "(nn) exact nearest neighbours by inner products: 1,000,000 vectors of 1
 VECTORS, SIZE, QUERIES, K = 1_000_000, 128, 1_024, 100
 GOALS = {QUERIES: Goal("ratio", 1.5, 3)}
 MEMORY = Goal("value", 1.3, 1.27)
+STORED = Goal("ratio", 1, 1.5)  # bfloat16 beside float32
+STORED_MEMORY = Goal("value", 1.3, 0.8)
 
 
 def lines(bench: Bench) -> Iterator[Line]:
@@ -50,6 +52,32 @@ def lines(bench: Bench) -> Iterator[Line]:
                     note=alike if queries == QUERIES else "",
                 )
         yield Line("memory of the index after these searches", "x the vectors", [us.call("memory")], goal=MEMORY)
+        yield from stored(bench, us)
+
+
+def stored(bench: Bench, wide: Contestant) -> Iterator[Line]:
+    """The same with vectors stored as bfloat16, beside float32."""
+    with Contestant(make, "bfloat16", bench.threads) as us:
+        for queries in (QUERIES, 32, 1):
+            us.call("search", queries)
+            turns = take_turns(
+                lambda queries=queries: us.call("run", queries),
+                lambda queries=queries: wide.call("run", queries),
+                None,
+                bench.repeats(3, 7),
+            )
+            yield Line(
+                f"{queries:,} quer{'ies' if queries > 1 else 'y'}, stored as bfloat16",
+                "ms",
+                turns.ours,
+                turns.peer,
+                "stored as float32",
+                work=2 * VECTORS * SIZE * queries / 1e9,
+                goal=STORED if queries == QUERIES else None,
+                parameters={"vectors": VECTORS, "size": SIZE, "k": K, "queries": queries, "storage": "bfloat16"},
+            )
+        memory = [us.call("memory")]
+        yield Line("memory of the index stored as bfloat16", "x the float32 vectors", memory, goal=STORED_MEMORY)
 
 
 def compare(ours: tuple[np.ndarray, np.ndarray], theirs: tuple[np.ndarray, np.ndarray]) -> str:
@@ -90,7 +118,7 @@ class Searcher:
 class Ours(Searcher):
     """`neighbors.Index`."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, storage: str = "float32") -> None:
         super().__init__(threads)
         from measure.resident import resident
 
@@ -98,7 +126,7 @@ class Ours(Searcher):
 
         Index(self.vectors[:10], devices="cpu").close()  # loads the library
         self.before = resident()
-        self.index = Index(self.vectors, devices="cpu", threads=threads)
+        self.index = Index(self.vectors, storage=storage, devices="cpu", threads=threads)
 
     def search(self, queries: int) -> tuple[np.ndarray, np.ndarray]:
         return self.index.search(self.queries[:queries], K)
@@ -133,4 +161,6 @@ class Theirs(Searcher):
 
 def make(who: str, threads: int) -> Any:
     """For `alternate.Contestant`."""
-    return Ours(threads) if who == "dsstne" else Theirs(threads)
+    if who == "FAISS":
+        return Theirs(threads)
+    return Ours(threads, "bfloat16" if who == "bfloat16" else "float32")
