@@ -134,7 +134,7 @@ FLAGS = {
         **shown(KNN + "the_text_is_that_of_knn_search", "--output-keys-only --score-precision --id-score-sep"),
         **shown(KNN + "the_neighbours_are_those_of_brute_force", "--input-files --output-file --k --batch-size"),
         **shown(KNN + "files_are_one_collection_however_they_are_given", "--data-files"),
-        **shown(KNN + "what_is_wrong_is_said_and_nothing_is_written", "--data-type"),
+        **shown(KNN + "the_numbers_are_those_of_the_index_to_the_bit", "--data-type"),
         **shown(KNN + "delimiters_are_read_and_written", "--key-val-delim --vec-delim"),
         **shown(KNN + "the_speed_is_reported_after_as_many_batches", "--report-interval"),
     },

@@ -63,9 +63,10 @@ def test_the_neighbours_are_those_of_brute_force(monkeypatch, metric, batch, blo
         assert np.allclose([float(score) for _, score in pairs], scores[row], rtol=1e-6, atol=1e-6)
 
 
-def test_the_numbers_are_those_of_the_index_to_the_bit():
-    assert main([*KNN, "--k", "300", "--score-precision", "30"]) == 0
-    with dsstne.neighbors.Index(DATA) as index:
+@pytest.mark.parametrize(("kind", "storage"), [("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16")])
+def test_the_numbers_are_those_of_the_index_to_the_bit(kind, storage):
+    assert main([*KNN, "--k", "300", "--score-precision", "30", "--data-type", kind]) == 0
+    with dsstne.neighbors.Index(DATA, storage=storage) as index:
         ids, scores = index.search(QUERIES, 300)
     for row, pairs in enumerate(lines().values()):
         assert [key for key, _ in pairs] == [f"d{n}" for n in ids[row]]
@@ -200,8 +201,7 @@ WRONG = [
     ("--data-file D", {}, 2, "there is no flag --data-file; did you mean --data-files?"),
     ("--data-files D", {}, 2, "--data-files is given twice"),
     ("--metric euclidean", {}, 2, "expected dot or cosine, got 'euclidean'"),
-    ("--data-type fp8", {}, 2, "expected fp32 or fp16, got 'fp8'"),
-    ("--data-type fp16", {}, 2, "vectors are kept as float32, 4 bytes a number; leave the flag out"),
+    ("--data-type fp8", {}, 2, "expected fp32 or fp16 or bf16, got 'fp8'"),
     ("--vec-delim 5", {}, 2, "argument --vec-delim: '5' can be part of a number; expected another character"),
     ("--vec-delim ::", {}, 2, "argument --vec-delim: expected one character, or \\t for a TAB, got '::'"),
     ("--key-val-delim \\n", {}, 2, "argument --key-val-delim: expected one character"),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Bytes of vectors in an array: so many that the C library gives the memory back to the system when it is freed.
 _PART = 1 << 26
+# Types of numbers in the index, by KnnSearch's words and one of ours.
+_STORAGES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _K = 100  # neighbours of a vector, where --k does not say
 
 
@@ -35,8 +37,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     parser.flag("--k", type=flags.count, metavar="K", help=most)
     parser.flag("--metric", type=flags.word("dot", "cosine"), default="dot", help="dot (the default) or cosine")
     parser.flag("--batch-size", type=flags.count, default=128, metavar="ROWS", help="vectors at a time (default: 128)")
-    kinds = "fp32 (the default): numbers are kept as float32"
-    parser.flag("--data-type", type=flags.word("fp32", "fp16"), default="fp32", metavar="TYPE", help=kinds)
+    kinds = "how vectors of the collection are kept: " + ", ".join(_STORAGES) + " (default: fp32)"
+    parser.flag("--data-type", type=flags.word(*_STORAGES), default="fp32", metavar="TYPE", help=kinds)
     parser.flag("--key-val-delim", type=flags.character, default="\t", metavar="C", help="behind a key (default: TAB)")
     between = "between numbers, and between neighbours (default: space)"
     parser.flag("--vec-delim", type=_delimiter, default=" ", metavar="C", help=between)
@@ -48,10 +50,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     often = "batches from one line about the speed to the next (default: 1000)"
     parser.flag("--report-interval", type=flags.count, default=1000, metavar="BATCHES", help=often)
     flags.computing(parser)
-    given = parser.parse(arguments)
-    if given.data_type == "fp16":  # once dsstne.neighbors.Index can keep float16, _index() asks it to
-        parser.error("--data-type fp16: vectors are kept as float32, 4 bytes a number; leave the flag out")
-    return given
+    return parser.parse(arguments)
 
 
 def _delimiter(text: str) -> str:
@@ -131,7 +130,8 @@ def _index(given: Namespace, collection: Reader) -> tuple[list[str], Index]:
     options = {key: getattr(given, key) for key in ("metric", "devices", "threads", "memory_limit")}
     # A part is freed when it has been copied, so that the vectors are not in memory twice.
     copied = (parts.pop() for _ in range(len(parts)))
-    index = Index(copied, shape=(len(keys), collection.columns or 0), **options)
+    shape = (len(keys), collection.columns or 0)
+    index = Index(copied, shape=shape, storage=_STORAGES[given.data_type], **options)
     took = time.monotonic() - start
     print(f"{counted(len(keys), 'vector')} of {counted(index.shape[1], 'number')} in {took:.1f} s", file=sys.stderr)
     return keys, index
