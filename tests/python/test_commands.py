@@ -123,8 +123,8 @@ CASES = [
     (f"{TRAIN} --metrics-file new.nc", 1, "-n and --metrics-file name the same file, new.nc"),
     (f"{TRAIN} --validation none.nc", 1, "none.nc: no such file"),
     (f"{TRAIN} --validation gl_output.nc --metrics recal@2", 1, "recal"),
-    (f"{TRAIN} --validation short.nc", 1, "-i: gl_input.nc has 3 rows and --validation: short.nc 2 rows"),
-    (f"{TRAIN} --validation others.nc", 1, "row 1 is 's1' in -i: gl_input.nc and 's2' in --validation: others.nc"),
+    (f"{TRAIN} --validation short.nc", 1, "-i: gl_input.nc has 3 samples, and --validation: short.nc has 2"),
+    (f"{TRAIN} --validation others.nc", 1, "sample 1 is 's1' in -i: gl_input.nc and 's2' in --validation: others.nc"),
     (f"{TRAIN} --validation turned.nc", 1, "--validation: turned.nc has other features than -o: gl_output.nc, or in"),
     (
         f"{TRAIN} --validation gl_output.nc --validation-input turned.nc -d gl",
