@@ -522,18 +522,15 @@ class CSVLogger(Callback):
         lines = text.getvalue().encode()
         name = os.fsdecode(self._path)
         try:
-            if mode == "a":
-                _add_lines(name, lines)
-            else:
-                _replace_lines(name, lines)
+            (_add_lines if mode == "a" else _replace_lines)(Path(name), lines)
         except OSError as error:
             what = f"CSVLogger: {name:.300}: {error.strerror}"
             raise InputOutputError(what, error.errno or 0, name) from None
 
 
-def _add_lines(name: str, lines: bytes) -> None:
+def _add_lines(path: Path, lines: bytes) -> None:
     """Adds lines to a file, or to a pipe or device; if the disk is full, the file stays as it was."""
-    with open(name, "ab", buffering=0) as file:  # noqa: PTH123 - a Path refuses long names with another error
+    with path.open("ab", buffering=0) as file:
         before = os.fstat(file.fileno())
         try:
             while lines:
@@ -544,21 +541,19 @@ def _add_lines(name: str, lines: bytes) -> None:
             raise
 
 
-def _replace_lines(name: str, lines: bytes) -> None:
+def _replace_lines(path: Path, lines: bytes) -> None:
     """Writes a file anew, which has its old lines until it has all new ones; adds to a pipe or device."""
-    real = os.path.realpath(name)
-    is_stream = name.startswith("/dev/std") or (os.path.exists(name) and not os.path.isfile(name))  # noqa: PTH110, PTH113
-    if is_stream:
-        _add_lines(name, lines)
+    if os.fspath(path).startswith("/dev/std") or (path.exists() and not path.is_file()):
+        _add_lines(path, lines)
         return
-    beside = f"{real}.{os.getpid()}.new"
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name[:200]}-{os.getpid()}.new")
     try:
-        with open(beside, "wb") as file:  # noqa: PTH123
-            file.write(lines)
-        os.replace(beside, real)  # noqa: PTH105
+        beside.write_bytes(lines)
+        beside.replace(target)
     except OSError:
         with contextlib.suppress(OSError):
-            os.unlink(beside)  # noqa: PTH108
+            beside.unlink()
         raise
 
 

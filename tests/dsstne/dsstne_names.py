@@ -36,10 +36,10 @@ SAVED = "tests/python/test_netcdf_networks.py::test_a_saved_network_comes_back"
 BAD_NETWORK = "tests/python/test_netcdf_bad_networks.py::test_a_bad_file_is_refused_with_its_name_and_the_place"
 BAD_DATA = "tests/python/test_netcdf_data.py::test_a_bad_file_is_refused_with_its_name_and_the_place"
 DATA = "tests/python/test_netcdf_data.py::test_every_combination_of_attributes"
-KNN = "tests/python/test_command_knn.py::test_"
 GENERATE = "tests/python/test_command_generate.py::test_"
 TRAIN = "tests/python/test_command_train.py::test_"
 PREDICT = "tests/python/test_command_predict.py::test_"
+KNN = "tests/python/test_command_knn.py::test_"
 ENCODER = "tests/python/test_command_encoder.py::test_"
 
 # ---- keys ----
@@ -131,11 +131,11 @@ FLAGS = {
         **shown(PREDICT + "formats_of_a_score", "-p"),
     },
     "knn": {  # KnnSearch
-        **shown(KNN + "files_are_one_collection_however_they_are_given", "--data-files --input-files"),
-        **shown(KNN + "the_text_is_that_of_knn_search", "--k --output-file --score-precision --output-keys-only"),
-        **shown(KNN + "the_neighbours_are_those_of_brute_force", "--batch-size"),
-        **shown(KNN + "delimiters_are_read_and_written", "--key-val-delim --vec-delim --id-score-sep"),
+        **shown(KNN + "the_text_is_that_of_knn_search", "--output-keys-only --score-precision --id-score-sep"),
+        **shown(KNN + "the_neighbours_are_those_of_brute_force", "--input-files --output-file --k --batch-size"),
+        **shown(KNN + "files_are_one_collection_however_they_are_given", "--data-files"),
         **shown(KNN + "what_is_wrong_is_said_and_nothing_is_written", "--data-type"),
+        **shown(KNN + "delimiters_are_read_and_written", "--key-val-delim --vec-delim"),
         **shown(KNN + "the_speed_is_reported_after_as_many_batches", "--report-interval"),
     },
 }
@@ -205,10 +205,6 @@ WEIGHT_ATTRIBUTES = {
 
 # What the library writes beside that, and DSSTNE does not look up.
 OWN_FIELDS = {
-    "columns<n>",
-    "featuresDigest<n>",
-    "itemNames",
-    "layer<n>_columns",
-    "layer<n>_featuresDigest",
-    "samplesDigest<n>",
+    *("columns<n>", "featuresDigest<n>", "samplesDigest<n>"),  # of data sets
+    *("itemNames", "layer<n>_columns", "layer<n>_featuresDigest"),  # of networks
 }
