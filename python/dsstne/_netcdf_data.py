@@ -14,7 +14,7 @@ from dsstne._items import encode_names
 from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -295,6 +295,7 @@ def write(
     sample_weight: Mapping[str, ArrayLike],
     items: Mapping[str, Any],
     rows: Any,
+    stored_only: Collection[str],
 ) -> None:
     """Writes sparse data sets."""
     _netcdf_file.need_packages()
@@ -309,6 +310,7 @@ def write(
             "indToSample": _texts(row_names if rows is None else rows, matrix.shape[0], "rows"),
         }
         bits = SPARSE | (BOOLEAN if is_boolean else 0) | (WEIGHTED if weights is not None else 0)
+        bits |= IGNORE_ZERO if name in stored_only else 0
         width = -(-matrix.shape[1] // _PADDING) * _PADDING
         of = {"name": name, "attributes": np.uint32(bits), "kind": np.uint32(0)}
         of |= {"dataType": np.uint32(0 if is_boolean else 4), "dimensions": np.uint32(1), "width": np.uint32(width)}

@@ -17,6 +17,7 @@ __all__ = ["main"]
 
 # The commands of DSSTNE: their modules in dsstne._commands, and what they do.
 _COMMANDS = {
+    "convert": ("convert", "write data or a network in another format"),
     "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
     "predict": ("predict", "write the best items of each sample, or the values of a layer"),
     "train": ("train", "train a network on data files"),

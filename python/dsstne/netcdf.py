@@ -135,6 +135,7 @@ def write(
     sample_weight: Mapping[str, ArrayLike] | None = None,
     items: Mapping[str, Sequence[str] | ArrayLike] | None = None,
     rows: Sequence[str] | ArrayLike | None = None,
+    stored_only: Sequence[str] = (),
 ) -> None:
     """Writes a data file that DSSTNE reads, with a sparse data set for each matrix.
 
@@ -151,6 +152,7 @@ def write(
         items: Names of the columns by the names of data sets; without, those of :class:`dsstne.Interactions` and of a
             :class:`dsstne.Dataset` that has names.
         rows: Names of the rows of all matrices; None = those of Interactions and Datasets.
+        stored_only: Names of the data sets of which only stored entries count in the loss (DSSTNE's "ignore zero").
 
     Raises:
         InvalidArgumentError: An argument is not valid, or a matrix has no entries.
@@ -182,4 +184,9 @@ def write(
             raise InvalidArgumentError(
                 f"{argument} must be a mapping with names among {list(matrices)}, not {_checks.shown(values)}"
             )
-    _netcdf_data.write(path, matrices, boolean, given["sample_weight"], given["items"], rows)
+    marked = {_checks.text(name, "a name in stored_only") for name in _checks.several(stored_only, "stored_only")}
+    if not marked <= set(matrices):
+        raise InvalidArgumentError(
+            f"stored_only must have names among {list(matrices)}, not {_checks.shown(stored_only)}"
+        )
+    _netcdf_data.write(path, matrices, boolean, given["sample_weight"], given["items"], rows, marked)

@@ -263,6 +263,7 @@ def calls():
                 "sample_weight": None,
                 "items": None,
                 "rows": None,
+                "stored_only": ["x"],
             },
         ),
         "keep_devices": (dsstne.keep_devices, {"keep": True}),

@@ -170,7 +170,7 @@ PLAIN = {
     **dict.fromkeys(["checkpoint_every", "memory", "eta", "jobs"], frozenset({"2**31"})),
     "disk_limit": {"0", "2**31"},
     "sampler": {"a class", "a function"},
-    **{key: {"an empty list"} for key in ("callbacks", "metrics", "locked")},
+    **{key: {"an empty list"} for key in ("callbacks", "metrics", "locked", "stored_only")},
     "names": {"an empty list", "a list of str"},
     "Interactions.matrix_of rows": {"an empty list", "a list of str"},
     **dict.fromkeys(["y", "groups", *(f"model_selection.{name}.get_n_splits X" for name in SPLITTERS)], frozenset(ODD)),

@@ -1,4 +1,7 @@
-"""Command lines: flags with one or two dashes, whose value is the next argument; an unknown flag is an error."""
+"""Command lines: flags with one or two dashes, whose value is the next argument; an unknown flag is an error.
+
+A command may also take operands, which are arguments without a flag, in a fixed order.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, description: str) -> None:
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
+        self._operands: list[str] = []
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
@@ -32,18 +36,27 @@ class Parser(argparse.ArgumentParser):
         action = self.add_argument(*names, **options)
         self._flags.update(dict.fromkeys(names, action.nargs != 0))
 
+    def operand(self, name: str, shown: str, **options: Any) -> None:
+        """Adds an operand, as ``add_argument`` does; ``shown`` is its name for users."""
+        self.add_argument(name, metavar=shown, **options)
+        self._operands.append(shown)
+
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
         return self.parse_args(list(self._joined(arguments)))
 
     def _joined(self, arguments: Sequence[str]) -> Iterable[str]:
-        """Joins each flag with its value, which may therefore begin with a dash."""
+        """Joins each flag with its value, which may therefore begin with a dash, and puts the operands last."""
         given = set()
+        operands: list[str] = []
         rest = iter(arguments)
         for argument in rest:
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
                 name, is_joined = argument, ""
+            elif not argument.startswith("-") and len(operands) < len(self._operands):
+                operands.append(argument)
+                continue
             elif name not in self._flags or not name.startswith("--"):
                 self.error(self._unknown(argument))
             if name in given:
@@ -55,10 +68,12 @@ class Parser(argparse.ArgumentParser):
                     self.error(f"{name} needs a value" + (f", but {following} follows" if following else ""))
                 value, is_joined = following or "", "="
             yield name + is_joined + value if is_joined else name
+        yield from operands
 
     def _unknown(self, argument: str) -> str:
         if not argument.startswith("-") or argument == "-":
-            return f"unexpected argument {argument!r}: each value follows a flag"
+            expected = f"{' and '.join(self._operands)} are given already" if self._operands else ""
+            return f"unexpected argument {argument!r}: {expected or 'each value follows a flag'}"
         name = argument.partition("=")[0]
         if argument[:2] in self._flags and argument[2:3].isdigit():
             return f"there is no flag {name}; did you mean {argument[:2]} {argument[2:]}?"
