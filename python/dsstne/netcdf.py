@@ -87,10 +87,10 @@ def read(
     """Reads a data set into memory, as what :func:`dsstne.fit` and others take.
 
     A data set of single entries becomes a sparse matrix, one of whole rows an array. Values are those that DSSTNE
-    computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. If examples
-    share stored rows (DSSTNE's attribute "indexed"), they become a :class:`dsstne.Dataset` with an index, which copies
-    none; ``matrix[:]`` is a copy of each. A Dataset refuses values that are not finite, so they become a matrix with a
-    copy for each example.
+    computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. Such bytes
+    stay bytes in memory: they become a :class:`dsstne.Dataset` with a scale. If examples share stored rows (DSSTNE's
+    attribute "indexed"), they become a Dataset with an index, which copies none. ``matrix[:]`` of a Dataset is a copy
+    as float32. A Dataset refuses values that are not finite, so they become a matrix with a copy for each example.
 
     Args:
         path: A data file of DSSTNE.

@@ -160,6 +160,7 @@ PLAIN = {
     "users": {*IDS, "a matrix without rows"},
     "ids": {*IDS, "-1"},
     "Dataset index": {"an empty list", "a pair"},
+    "Dataset offset": {"0"},
     "Dataset.from_csr indptr": {"a pair"},
     "Model.items value": {"None", "a list of str"},
     "Model.history value": {"an empty list"},
