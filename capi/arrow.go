@@ -98,6 +98,7 @@ func importMatrix(cSchema *C.struct_ArrowSchema, cArray *C.struct_ArrowArray, co
 // imported is a matrix over the memory of an array.
 type imported interface {
 	matrix
+	Scale(scale, offset float64) error
 	Validate(csr.ValidateOptions) error
 }
 

@@ -49,7 +49,7 @@ func dsstne_dataset_open(schema *C.struct_ArrowSchema, array *C.struct_ArrowArra
 		notNull(c, out, "out")
 		o := optionsIn(c, optionText, func(text []byte) (options.Dataset, error) { return options.ReadDataset(text, false) })
 		return open(c, out, here, func() (object, error) {
-			m, err := openMatrix(schema, array, o.Columns, o.Check)
+			m, err := openMatrix(schema, array, o)
 			return &dataset{matrix: m}, err
 		})
 	})
@@ -74,9 +74,8 @@ func dsstne_dataset_open_file(path, optionText *C.const_char, out *C.dsstne_data
 }
 
 // openMatrix takes over the array and checks every entry.
-func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, columns int64,
-	check csr.ValidateOptions) (imported, error) {
-	matrix, err := importMatrix(schema, array, columns)
+func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, o options.Dataset) (imported, error) {
+	matrix, err := importMatrix(schema, array, o.Columns)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,12 @@ func openMatrix(schema *C.struct_ArrowSchema, array *C.struct_ArrowArray, column
 			_ = matrix.Close() // nobody uses it yet, so nothing refuses
 		}
 	}()
-	err = matrix.Validate(check)
+	if o.Scaling != nil {
+		if err := matrix.Scale(o.Scaling.Scale, o.Scaling.Offset); err != nil {
+			return nil, err
+		}
+	}
+	err = matrix.Validate(o.Check)
 	valid = err == nil
 	return matrix, err
 }

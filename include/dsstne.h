@@ -203,7 +203,10 @@ typedef struct dsstne_dataset_info {
  * array may begin at any offset, and field names do not matter.
  * The library takes over both structs and releases them exactly once: on failure immediately, on success at
  * dsstne_dataset_close. It checks all entries before it returns; an error names row, column and value.
- * Options: {"columns": n (required), "allow_not_finite": false, "threads": n}. */
+ * Since 1.9, "scale" and "offset" make values of integers when they are read: integer * scale + offset, in float64,
+ * rounded to float32. They are finite, and scale is not 0; with values of another type they are an error. What is 0 in a
+ * dense matrix is decided behind them.
+ * Options: {"columns": n (required), "allow_not_finite": false, "threads": n, "scale": 1, "offset": 0}. */
 dsstne_status dsstne_dataset_open(struct ArrowSchema *schema, struct ArrowArray *array, const char *options,
                                   dsstne_dataset *out, dsstne_error *err);
 

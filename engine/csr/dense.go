@@ -32,6 +32,8 @@ type cells interface {
 	copyEntries(first int64, indices []int32, values []float32) (entries int)
 	at(cell int64) float64
 	layout() Layout
+	// scaled is the cells with values of other numbers, or nil if the cells are not integers.
+	scaled(by affine) cells
 }
 
 // NewDense makes a matrix of cells, which must be validated before it is used. Release, which may be nil, gives the
@@ -45,11 +47,22 @@ func NewDense[T Number](numbers []T, columns int64, release func()) (*Dense, err
 		return nil, fault.New(fault.InvalidData, "%d cells are no rows of %d columns", len(numbers), columns)
 	}
 	d := &Dense{
-		lease: lease{release: release}, cells: cellsOf[T](numbers), columns: columns,
+		lease: lease{release: release}, cells: cellsOf[T]{numbers, identity}, columns: columns,
 		lengths: slices.Repeat([]int32{int32(columns)}, int(rows)),
 	}
 	d.statistics.Bytes = size * int64(len(numbers))
 	return d, nil
+}
+
+// Scale makes the values number * scale + offset of the integers in the cells; call it before Validate. A cell whose
+// value is 0 is not an entry.
+func (d *Dense) Scale(scale, offset float64) error {
+	cells := d.cells.scaled(affine{scale, offset})
+	if cells == nil {
+		return notScaled()
+	}
+	d.cells = cells
+	return nil
 }
 
 // Validate reads everything once, as Matrix.Validate does it, and counts the entries.
@@ -145,15 +158,18 @@ func (d *Dense) appendRow(dst *Entries, row int64) error {
 	return nil
 }
 
-type cellsOf[T Number] []T
+type cellsOf[T Number] struct {
+	numbers []T
+	affine
+}
 
 func (c cellsOf[T]) check(first, end int64, allow bool, s *Statistics) (entries, bad int64) {
 	low, high := s.Minimum, s.Maximum
-	for i, cell := range c[first:end] {
-		if cell == 0 {
+	for i, cell := range c.numbers[first:end] {
+		value := c.of(float64(cell))
+		if value == 0 {
 			continue
 		}
-		value := float64(cell)
 		if !fits(value, allow) {
 			return entries, first + int64(i)
 		}
@@ -171,10 +187,11 @@ func (c cellsOf[T]) check(first, end int64, allow bool, s *Statistics) (entries,
 
 func (c cellsOf[T]) copyEntries(first int64, indices []int32, values []float32) (entries int) {
 	values = values[:len(indices)]
-	for column, cell := range c[first : first+int64(len(indices))] {
-		indices[entries], values[entries] = int32(column), float32(float64(cell))
+	for column, cell := range c.numbers[first : first+int64(len(indices))] {
+		value := c.of(float64(cell))
+		indices[entries], values[entries] = int32(column), float32(value)
 		keep := 0
-		if cell != 0 {
+		if value != 0 {
 			keep = 1 // and not entries++: no processor can predict such a branch
 		}
 		entries += keep
@@ -182,8 +199,15 @@ func (c cellsOf[T]) copyEntries(first int64, indices []int32, values []float32) 
 	return entries
 }
 
-func (c cellsOf[T]) at(cell int64) float64 { return float64(c[cell]) }
+func (c cellsOf[T]) at(cell int64) float64 { return c.of(float64(c.numbers[cell])) }
 
 func (c cellsOf[T]) layout() Layout {
-	return Layout{ValueBits: 8 * int(unsafe.Sizeof(T(0))), Values: unsafe.Pointer(unsafe.SliceData(c))}
+	return Layout{ValueBits: 8 * int(unsafe.Sizeof(T(0))), Values: unsafe.Pointer(unsafe.SliceData(c.numbers))}
+}
+
+func (c cellsOf[T]) scaled(by affine) cells {
+	if !isInteger[T]() {
+		return nil
+	}
+	return cellsOf[T]{c.numbers, by}
 }

@@ -206,3 +206,32 @@ func TestALargeBatchIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 	err := reader.Batch(every, 1, true, new(kernels.SparseBatch))
 	require.Contains(t, refusal(t, fault.InvalidData, err), "row 300")
 }
+
+func TestADenseMatrixOfScaledIntegersIsTheSparseOneOfItsValues(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 2))
+	cells, values := make([]uint8, 40*33), make([]float64, 40*33)
+	for i := range cells {
+		cells[i] = uint8(rng.IntN(5) * 64 % 256) // also 128, whose value is 0
+		values[i] = float64(cells[i])/256 - 0.5
+	}
+	d, err := csr.NewDense(cells, 33, nil)
+	require.NoError(t, err)
+	require.NoError(t, d.Scale(1.0/256, -0.5))
+	require.NoError(t, d.Validate(csr.ValidateOptions{}))
+	want := stored(t, values, 33)
+	a, b := want.Statistics(), d.Statistics()
+	require.EqualValues(t, len(cells), b.Bytes)
+	a.Bytes, b.Bytes = 0, 0
+	require.Equal(t, a, b)
+	var x, y csr.Entries
+	require.NoError(t, want.Read(upTo(40), &x))
+	require.NoError(t, d.Read(upTo(40), &y))
+	require.Equal(t, x.Indices, y.Indices)
+	require.Equal(t, x.Values, y.Values)
+	require.Equal(t, x.Ends, y.Ends)
+	one, err := csr.Digest(want, 1)
+	require.NoError(t, err)
+	other, err := csr.Digest(d, 1)
+	require.NoError(t, err)
+	require.Equal(t, one, other)
+}

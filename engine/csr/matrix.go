@@ -88,6 +88,19 @@ func New(p Parts) (*Matrix, error) {
 	return m, nil
 }
 
+// Scale makes the values number * scale + offset of the stored integers; call it before Validate.
+func (m *Matrix) Scale(scale, offset float64) error {
+	if m.parts.Others == nil {
+		return notScaled()
+	}
+	others := m.parts.Others.scaled(affine{scale, offset})
+	if others == nil {
+		return notScaled()
+	}
+	m.parts.Others = others
+	return nil
+}
+
 // values is how many values there are in memory.
 func (p *Parts) values() int64 {
 	if p.Others != nil {

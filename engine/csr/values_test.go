@@ -137,3 +137,56 @@ func TestValuesOfTwoTypesAndTooFewOfThemAreRefused(t *testing.T) {
 	_, err = csr.New(p)
 	require.Contains(t, refusal(t, fault.InvalidData, err), "but 1 values")
 }
+
+func TestScaledIntegersAreReadAsTheNumbersThatTheyStandFor(t *testing.T) {
+	for _, s := range everyType(60) {
+		t.Run(s.name, func(t *testing.T) {
+			for _, by := range [][2]float64{{1.0 / 256, 0}, {-3, 0.5}, {1e-30, -1e-3}} {
+				got := csr.Parts{Columns: 60, Offsets32: []int32{0, 20, 20, 60}, Others: s.values}
+				want := csr.Parts{Columns: 60, Offsets32: got.Offsets32}
+				for i, number := range s.as {
+					got.Indices32 = append(got.Indices32, int32(i))
+					want.Values64 = append(want.Values64, float64(number*by[0])+by[1])
+				}
+				want.Indices32 = got.Indices32
+				m, err := csr.New(got)
+				require.NoError(t, err)
+				if err = m.Scale(by[0], by[1]); s.name == "float16" {
+					require.Contains(t, refusal(t, fault.InvalidArgument, err), "scale and offset are for integers")
+					continue
+				}
+				require.NoError(t, err)
+				require.NoError(t, m.Validate(csr.ValidateOptions{}))
+				expected := opened(t, want)
+				a, b := m.Statistics(), expected.Statistics()
+				a.Bytes, b.Bytes = 0, 0
+				require.Equal(t, b, a)
+				for _, zeros := range []bool{false, true} {
+					x, y := csr.Entries{Zeros: zeros}, csr.Entries{Zeros: zeros}
+					require.NoError(t, expected.Read(upTo(3), &x))
+					require.NoError(t, m.Read(upTo(3), &y))
+					require.Equal(t, x, y)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyIntegersAreScaled(t *testing.T) {
+	p := small()
+	m, err := csr.New(p)
+	require.NoError(t, err)
+	require.Contains(t, refusal(t, fault.InvalidArgument, m.Scale(2, 0)), "scale and offset are for integers")
+	d, err := csr.NewDense([]float32{1, 2}, 2, nil)
+	require.NoError(t, err)
+	require.Contains(t, refusal(t, fault.InvalidArgument, d.Scale(2, 0)), "scale and offset are for integers")
+}
+
+func TestAScaledValueThatIsTooLargeIsRefused(t *testing.T) {
+	p := csr.Parts{Columns: 9, Offsets32: []int32{0, 1, 2}, Indices32: []int32{3, 7}, Others: csr.ValuesOf([]int8{1, 7})}
+	m, err := csr.New(p)
+	require.NoError(t, err)
+	require.NoError(t, m.Scale(1e38, 0))
+	text := refusal(t, fault.InvalidData, m.Validate(csr.ValidateOptions{}))
+	require.Contains(t, text, "row 1, column 7 holds 7e+38, which is too large for float32")
+}

@@ -57,7 +57,11 @@ func ReadLibrary(text []byte, more func(*strictjson.Object)) (Library, error) {
 type Dataset struct {
 	Columns int64
 	Check   csr.ValidateOptions
+	Scaling *Scaling // nil: values are the numbers that are stored
 }
+
+// Scaling makes values of stored integers: number * Scale + Offset.
+type Scaling struct{ Scale, Offset float64 }
 
 // ReadDataset reads options of a dataset in memory, or of one in a file.
 func ReadDataset(text []byte, inFile bool) (Dataset, error) {
@@ -69,6 +73,12 @@ func ReadDataset(text []byte, inFile bool) (Dataset, error) {
 		}
 		d.Columns = o.Int("columns", 0, strictjson.Between(1, math.MaxInt32))
 		d.Check.AllowNotFinite = o.Bool("allow_not_finite", false)
+		if !inFile && (o.Has("scale") || o.Has("offset")) {
+			d.Scaling = &Scaling{o.Float("scale", 1, strictjson.Any), o.Float("offset", 0, strictjson.Any)}
+			if d.Scaling.Scale == 0 {
+				o.Fail("scale", "is 0, which makes all values alike; it must be another number")
+			}
+		}
 		d.Check.Threads = threads(o)
 		return d
 	})

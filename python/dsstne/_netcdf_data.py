@@ -14,7 +14,7 @@ from dsstne._items import digest_of_encoded, encode_names, number_of
 from dsstne.errors import InvalidArgumentError, InvalidDataError, NotFoundError, OutOfMemoryError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -81,8 +81,8 @@ class Data:
 
     Attributes:
         matrix: The examples [rows, columns], for :func:`dsstne.fit` and others: a sparse matrix of SciPy, or an array
-            if the file stores whole rows; if examples share stored rows, a :class:`dsstne.Dataset` with an index of
-            these, which copies none, unless a value is not finite.
+            if the file stores whole rows. Bytes are a :class:`dsstne.Dataset` with a scale; if examples share stored
+            rows, the matrix is a Dataset with an index of these, which copies none, unless a value is not finite.
         sample_weight: The weights of the examples [rows]; None if they have none.
         items: The names of the columns; None if the file has none.
         rows: The names of the rows; None if the file has none.
@@ -170,6 +170,8 @@ def _length(file: Reader, dimension: str) -> int:
 
 def read(file: Reader, name: str | None, columns: int | None, as_target: bool) -> Data:
     """Reads a data set."""
+    from dsstne.dataset import Dataset
+
     headers = listed(file)
     known = [header.listed.name for header in headers]
     if name is None and len(known) > 1:
@@ -181,12 +183,14 @@ def read(file: Reader, name: str | None, columns: int | None, as_target: bool) -
     if columns is not None and columns > header.width:
         raise InvalidArgumentError(f"columns is {columns:,}, but the data set {data.name!r} has {header.width:,}")
     wanted = data.columns if columns is None else columns
-    matrix = _sparse(file, header, wanted) if data.sparse or data.boolean else _dense(file, header, wanted, as_target)
+    stored = _sparse(file, header, wanted) if data.sparse or data.boolean else _dense(file, header, wanted)
+    scaling = _scaling(data, as_target)
+    matrix = Dataset(stored, **scaling) if scaling and not data.indexed else stored
     weights = None
     if data.weighted:
         weights = file.variable(f"dataWeight{n}", data.rows, "f", _of(header)).all().astype(np.float32)
     if data.indexed:
-        matrix = _chosen(file, header, matrix)
+        matrix = _chosen(file, header, stored, scaling)
     items = _names(file, f"indToFeature{n}")
     return Data(matrix, weights, items and items[:wanted], _names(file, f"indToSample{n}"))
 
@@ -247,7 +251,7 @@ def _integers(file: Reader, name: str, size: int, of: str) -> NDArray[np.int64]:
 
 
 def _values(file: Reader, name: str, header: _Header) -> NDArray[Any]:
-    """Reads values as what DSSTNE computes with, apart from the shift of dense inputs."""
+    """Reads values as the file has them."""
     data = header.listed
     target = np.dtype(_DTYPES[data.dtype])
     size = data.entries if data.sparse else header.stored * header.width
@@ -261,21 +265,23 @@ def _values(file: Reader, name: str, header: _Header) -> NDArray[Any]:
         limits = np.iinfo(target)
         if int(numbers.min()) < limits.min or int(numbers.max()) > limits.max:
             raise file.fault(f"{_of(header)}: the variable {name} has a number that is not a {data.dtype}")
-    if data.dtype in _DIVISORS:
-        numbers = numbers.astype(target).astype(np.float32)
-        numbers /= np.float32(_DIVISORS[data.dtype])
-        return numbers
     return numbers.astype(target, copy=False)
 
 
-def _dense(file: Reader, header: _Header, columns: int, as_target: bool) -> NDArray[Any]:
+def _dense(file: Reader, header: _Header, columns: int) -> NDArray[Any]:
     values = _values(file, f"data{header.number}", header)
-    if not as_target and header.listed.dtype in ("RGB8", "UChar"):
-        values -= np.float32(0.5)
     return np.ascontiguousarray(values.reshape(header.stored, header.width)[:, :columns])
 
 
-def _chosen(file: Reader, header: _Header, matrix: Any) -> Any:
+def _scaling(data: DataSet, as_target: bool) -> dict[str, Any]:
+    """Returns what makes the values of bytes that DSSTNE computes with; nothing for other types."""
+    if data.boolean or data.dtype not in _DIVISORS:
+        return {}
+    is_moved = not data.sparse and not as_target and data.dtype in ("RGB8", "UChar")
+    return {"scale": 1 / _DIVISORS[data.dtype], "offset": -0.5 if is_moved else 0}
+
+
+def _chosen(file: Reader, header: _Header, matrix: Any, scaling: dict[str, Any]) -> Any:
     """Makes a dataset whose rows are stored rows, which several may share.
 
     A dataset would refuse values that are not finite in float32. A matrix with them is copied row by row, so that it
@@ -291,7 +297,7 @@ def _chosen(file: Reader, header: _Header, matrix: Any) -> Any:
             f"{_of(header)}: index{n}[{bad[0]}] is {index[bad[0]]:,}; the file stores {header.stored:,} rows"
         )
     try:
-        return Dataset(matrix, index=index)
+        return Dataset(matrix, index=index, **scaling)
     except InvalidDataError:
         is_dense = isinstance(matrix, np.ndarray)
         numbers = matrix.shape[1] * len(index) if is_dense else 2 * int(np.diff(matrix.indptr)[index].sum())
@@ -318,6 +324,7 @@ def write(
     sample_weight: Mapping[str, ArrayLike],
     items: Mapping[str, Any],
     rows: Any,
+    stored_only: Collection[str],
     before_replacing: Callable[[], None] | None = None,
 ) -> None:
     """Writes sparse data sets; ``before_replacing`` is called when the file is complete and not yet in its place."""
@@ -336,6 +343,7 @@ def write(
             if given is not None:
                 texts[variable], digests[attribute + str(n)] = _texts(given, size, what)
         bits = SPARSE | (BOOLEAN if is_boolean else 0) | (WEIGHTED if weights is not None else 0)
+        bits |= IGNORE_ZERO if name in stored_only else 0
         width = -(-matrix.shape[1] // _PADDING) * _PADDING
         of = {"name": name, "attributes": np.uint32(bits), "kind": np.uint32(0)}
         of |= {"dataType": np.uint32(0 if is_boolean else 4), "dimensions": np.uint32(1), "width": np.uint32(width)}

@@ -21,6 +21,7 @@ __all__ = ["main"]
 # The commands of DSSTNE: their modules in dsstne._commands, and what they do.
 _COMMANDS = {
     "encoder": ("encoder", "train, evaluate or check a network as a CDL file says"),
+    "convert": ("convert", "write data or a network in another format"),
     "generateNetCDF": ("generate", "make a data file of DSSTNE from text"),
     "install-commands": ("install", "write scripts with the names of DSSTNE's programs"),
     "knn": ("knn", "write the nearest vectors of a collection for each vector of a text"),

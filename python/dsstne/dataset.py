@@ -17,7 +17,7 @@ from dsstne.interactions import Interactions
 from dsstne.textfile import Lent, open_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -32,11 +32,11 @@ class Dataset(_handles.Closing, Shown):
     """A matrix that several calls can share without copying it.
 
     Every function that takes a matrix also takes a Dataset; those that read rows in Python, such as splits, refuse
-    files, products, Arrow data and a Dataset with an index. ``data[[7, 9]]`` is a copy of two rows, and ``data[:]`` of
-    all. A Dataset is checked once, not at each use. The arrays are borrowed: do not change them before :meth:`close`.
-    The engine checks row offsets and column indices again as it reads them, so changing them raises an error instead of
-    crashing the process; changed values may go unnoticed. The arrays may be a mapped file; if its file is shortened,
-    calls raise InvalidDataError (docs/processes.md).
+    files, products, Arrow data and a Dataset with an index or a scale. ``data[[7, 9]]`` is a copy of two rows, and
+    ``data[:]`` of all. A Dataset is checked once, not at each use. The arrays are borrowed: do not change them before
+    :meth:`close`. The engine checks row offsets and column indices again as it reads them, so changing them raises an
+    error instead of crashing the process; changed values may go unnoticed. The arrays may be a mapped file; if its file
+    is shortened, calls raise InvalidDataError (docs/processes.md).
 
     Args:
         X: Interaction matrix [rows, columns]. SciPy ``csr_matrix`` and ``csr_array`` with int32 or int64 indices and
@@ -57,11 +57,14 @@ class Dataset(_handles.Closing, Shown):
             ``index[r]`` of X, which may also be an open Dataset. Rows may repeat; they are looked up when a batch is
             made and never copied. Arrays of int32, int64 and uint32 are borrowed like those of X, other integers are
             converted.
+        scale: Factor of the values of X, which are integers: a batch has ``integer * scale + offset``, computed in
+            float64 and rounded to float32. X stays as it is. Not 0.
+        offset: What is added to them. In a dense matrix a value that is 0 then is absent, and 0 itself is not.
 
     Raises:
         InvalidDataError: The matrix is damaged; the message names row, column and value.
-        InvalidArgumentError: The matrix does not have two dimensions and ``columns`` columns, or the index names a row
-            that X does not have; the message names the first one.
+        InvalidArgumentError: The matrix does not have two dimensions and ``columns`` columns, the index names a row
+            that X does not have (the message names the first one), or values that are not integers have a scale.
 
     Example:
         >>> import numpy as np, scipy.sparse
@@ -69,6 +72,9 @@ class Dataset(_handles.Closing, Shown):
         >>> with Dataset(X) as data, Dataset(X, index=np.array([2, 0, 2, 2], np.uint32)) as repeated:
         ...     data.shape, data.nnz, repeated.shape, repeated.nnz
         ((3, 5), 3, (4, 5), 4)
+        >>> with Dataset(np.array([[0, 64, 128]], np.uint8), scale=1 / 256, offset=-0.5) as image:
+        ...     image[:].toarray()
+        array([[-0.5 , -0.25,  0.  ]], dtype=float32)
     """
 
     _arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None] | None = None  # of SciPy, or of _dense if needed
@@ -84,21 +90,32 @@ class Dataset(_handles.Closing, Shown):
     _value_type: str | None = None  # of a sparse matrix, if it has values and Python knows
 
     def __init__(
-        self, X: Any, *, columns: int | None = None, allow_not_finite: bool = False, index: ArrayLike | None = None
+        self,
+        X: Any,
+        *,
+        columns: int | None = None,
+        allow_not_finite: bool = False,
+        index: ArrayLike | None = None,
+        scale: float = 1,
+        offset: float = 0,
     ) -> None:
         if index is None:
-            self._open(X, "X", columns, allow_not_finite)
+            self._open(X, "X", columns, allow_not_finite, _scaling(scale, offset))
         else:
-            self._open_indexed(X, index, columns, allow_not_finite)
+            self._open_indexed(X, index, columns, allow_not_finite, scale, offset)
 
-    def _open_indexed(self, X: Any, index: Any, columns: int | None, allow_not_finite: bool) -> None:
+    def _open_indexed(
+        self, X: Any, index: Any, columns: int | None, allow_not_finite: bool, scale: float, offset: float
+    ) -> None:
         """Opens rows of a matrix, or of a Dataset."""
         numbers = index_of(index)
         made = not isinstance(X, Dataset)
         if made:
-            X = Dataset(X, columns=columns, allow_not_finite=allow_not_finite)
-        elif columns is not None or allow_not_finite:
-            raise InvalidArgumentError("X is a Dataset already: give columns and allow_not_finite where it is opened")
+            X = Dataset(X, columns=columns, allow_not_finite=allow_not_finite, scale=scale, offset=offset)
+        elif columns is not None or allow_not_finite or _scaling(scale, offset):
+            raise InvalidArgumentError(
+                "X is a Dataset already: give columns, allow_not_finite, scale and offset where it is opened"
+            )
         options = _options.to_json({"type": numbers.dtype.name})
         arguments = (X._handle.value, numbers, len(numbers), options)
         try:
@@ -154,7 +171,14 @@ class Dataset(_handles.Closing, Shown):
         shape = len(offsets) - 1, _checks.integer(columns, "columns", 0)
         return cls(Arrays(offsets, stored, values, shape), allow_not_finite=allow_not_finite)
 
-    def _open(self, X: Any, name: str, columns: int | None = None, allow_not_finite: bool = False) -> None:
+    def _open(
+        self,
+        X: Any,
+        name: str,
+        columns: int | None = None,
+        allow_not_finite: bool = False,
+        scaling: Mapping[str, float] | None = None,
+    ) -> None:
         """Opens the matrix; error messages call it by the name."""
         if columns is not None:
             columns = _checks.integer(columns, "columns", 0)
@@ -172,12 +196,14 @@ class Dataset(_handles.Closing, Shown):
                 f"{name} is an Arrow array, which does not contain its number of columns: "
                 "give dsstne.Dataset(array, columns=...)"
             )
-        options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite})
+        options = _options.to_json({"columns": columns, "allow_not_finite": allow_not_finite, **(scaling or {})})
         try:
             if hasattr(X, "__arrow_c_array__"):
                 exported = _arrow.import_capsules(X)
             elif isinstance(X, np.ndarray):
                 self._dense = X = in_row_order(X)
+                if scaling and X.dtype.kind == "b":
+                    raise InvalidArgumentError("scale and offset are for integers, and the matrix is of booleans")
                 exported = _arrow.export_dense(X.view(np.uint8) if X.dtype.kind == "b" else X)
             else:
                 self._arrays = csr_arrays(X, STORED)
@@ -191,6 +217,8 @@ class Dataset(_handles.Closing, Shown):
                 raise
             raise type(error)(f"{name}: {error}") from None
         self._info = _native.dataset_info(self._handle)
+        if scaling:
+            self._arrays = self._dense = None  # whose numbers are not the values
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, columns: int, allow_not_finite: bool = False) -> Dataset:
@@ -533,8 +561,8 @@ class Dataset(_handles.Closing, Shown):
         The result shares its memory with a dataset of a SciPy matrix or a text whose columns ascend in each row: do not
         change it. That of a text may be used after :meth:`close`. If columns do not ascend, or are stored twice, the
         result is a copy in which they ascend and duplicates are summed, because SciPy would do so in place. Without
-        values ``data`` is a new array of True. The rows of Arrow data, files, products and indexed datasets are copied,
-        as by ``dataset[:]``.
+        values ``data`` is a new array of True. The rows of Arrow data, files, products and datasets with an index or a
+        scale are copied, as by ``dataset[:]``.
 
         Raises:
             InvalidHandleError: The dataset is closed.
@@ -694,8 +722,8 @@ class Dataset(_handles.Closing, Shown):
         arrays = self._arrays
         if arrays is None:
             raise UnsupportedError(
-                f"{name} is a Dataset of Arrow data, a file or a product, or has an index; here the rows must be in "
-                "memory: dataset[rows] copies some, and dataset[:] all, to a SciPy matrix"
+                f"{name} is a Dataset of Arrow data, a file or a product, or has an index or a scale; here the rows "
+                "must be in memory: dataset[rows] copies some, and dataset[:] all, to a SciPy matrix"
             )
         self._arrays = arrays = plain_arrays(*arrays)  # the engine keeps reading those that it has borrowed
         return arrays
@@ -748,6 +776,19 @@ class Dataset(_handles.Closing, Shown):
         if self.closed:
             return "Dataset(closed)"
         return f"Dataset({self.shape[0]:,} x {self.shape[1]:,}, {self.nnz:,} stored)"
+
+
+def _scaling(scale: Any, offset: Any) -> dict[str, float]:
+    """Returns options of the engine; none if they change nothing."""
+    given = {}
+    for name, number in (("scale", scale), ("offset", offset)):
+        if not _checks.is_number(number):
+            raise InvalidArgumentError(f"{name} must be a number, not {_checks.shown(number)}")
+        try:
+            given[name] = float(number)
+        except OverflowError:
+            raise InvalidArgumentError(f"{name} is {_checks.shown(number)}, which is too large") from None
+    return {} if given == {"scale": 1, "offset": 0} else given
 
 
 def _index_again(path: str, digest: str, index: NDArray[Any]) -> Dataset:

@@ -88,10 +88,10 @@ def read(
     """Reads a data set into memory, as what :func:`dsstne.fit` and others take.
 
     A data set of single entries becomes a sparse matrix, one of whole rows an array. Values are those that DSSTNE
-    computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. If examples
-    share stored rows (DSSTNE's attribute "indexed"), they become a :class:`dsstne.Dataset` with an index, which copies
-    none; ``matrix[:]`` is a copy of each. A Dataset refuses values that are not finite, so they become a matrix with a
-    copy for each example.
+    computes with: ``UChar`` and ``RGB8`` are divided by 256, ``Char`` by 128; other types stay as they are. Such bytes
+    stay bytes in memory: they become a :class:`dsstne.Dataset` with a scale. If examples share stored rows (DSSTNE's
+    attribute "indexed"), they become a Dataset with an index, which copies none. ``matrix[:]`` of a Dataset is a copy
+    as float32. A Dataset refuses values that are not finite, so they become a matrix with a copy for each example.
 
     Args:
         path: A data file of DSSTNE.
@@ -136,6 +136,7 @@ def write(
     sample_weight: Mapping[str, ArrayLike] | None = None,
     items: Mapping[str, Sequence[str] | ArrayLike] | None = None,
     rows: Sequence[str] | ArrayLike | None = None,
+    stored_only: Sequence[str] = (),
 ) -> None:
     """Writes a data file that DSSTNE reads, with a sparse data set for each matrix.
 
@@ -153,6 +154,7 @@ def write(
         items: Names of the columns by the names of data sets; without, those of :class:`dsstne.Interactions` and of a
             :class:`dsstne.Dataset` that has names.
         rows: Names of the rows of all matrices; None = those of Interactions and Datasets.
+        stored_only: Names of the data sets of which only stored entries count in the loss (DSSTNE's "ignore zero").
 
     Raises:
         InvalidArgumentError: An argument is not valid, or a matrix has no entries.
@@ -184,4 +186,9 @@ def write(
             raise InvalidArgumentError(
                 f"{argument} must be a mapping with names among {list(matrices)}, not {_checks.shown(values)}"
             )
-    _netcdf_data.write(path, matrices, boolean, given["sample_weight"], given["items"], rows)
+    marked = {_checks.text(name, "a name in stored_only") for name in _checks.several(stored_only, "stored_only")}
+    if not marked <= set(matrices):
+        raise InvalidArgumentError(
+            f"stored_only must have names among {list(matrices)}, not {_checks.shown(stored_only)}"
+        )
+    _netcdf_data.write(path, matrices, boolean, given["sample_weight"], given["items"], rows, marked)

@@ -11,7 +11,7 @@ from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int64, c_uint64, c_voi
 from native import STATUS, Error, Info, Library
 
 OK = STATUS["OK"]
-PACKED = {"i": "i", "l": "q", "f": "f", "g": "d"}  # letters of Arrow and of struct
+PACKED = {"i": "i", "l": "q", "f": "f", "g": "d", "C": "B"}  # letters of Arrow and of struct
 
 
 class Schema(ctypes.Structure):
@@ -118,9 +118,9 @@ def pairs(**options) -> Producer:
 class Opened:
     """What came of dsstne_dataset_open."""
 
-    def __init__(self, library: Library, producer, columns=3):
+    def __init__(self, library: Library, producer, columns=3, **others):
         self.raw, self.error, self.handle = library.raw, Error(struct_size=ctypes.sizeof(Error)), c_uint64(0)
-        options = json.dumps({"columns": columns}).encode()
+        options = json.dumps({"columns": columns, **others}).encode()
         self.status = self.raw.dsstne_dataset_open(
             byref(producer.list_schema), byref(producer.list), options, byref(self.handle), byref(self.error)
         )

@@ -252,6 +252,23 @@ def test_bad_options_release_both_structs(library):
     refused(library, pairs(), "INVALID_ARGUMENT", columns=-5)
 
 
+def test_integers_have_a_scale_and_an_offset(library):
+    producer = Producer([0, 2, 2, 3], [1, 2, 0], [0, 64, 200], value="C")
+    info = opened(library, producer, scale=1 / 256, offset=-0.5)
+    assert (info.value_bits, info.minimum, info.maximum) == (8, -0.5, 200 / 256 - 0.5)
+
+
+@pytest.mark.parametrize("option", ["scale", "offset"])
+def test_values_of_other_types_have_none(library, option):
+    ones = Producer([0, 1], [0])
+    for producer in (pairs(), pairs(value="g"), ones):
+        assert "are for integers" in refused(library, producer, "INVALID_ARGUMENT", **{option: 2})
+
+
+def test_a_scale_of_zero_is_refused(library):
+    assert "scale is 0" in refused(library, pairs(), "INVALID_ARGUMENT", scale=0)
+
+
 def test_a_released_schema_is_refused_and_the_array_released(library):
     producer = pairs()
     producer.list_schema.release = RELEASE_SCHEMA()

@@ -29,3 +29,12 @@ def valued(seed=0, dtype=np.float32):
         if end - first > 1:
             made.indices[first] = made.indices[end - 1]
     return made
+
+
+def ratings():
+    """Values in 40 rows and 25 columns; one row and one column are empty, and float32 rounds some decimals."""
+    X = scipy.sparse.random_array((40, 25), density=0.2, format="lil", rng=0, dtype=np.float32)
+    X[7] = 0
+    X[:, 11] = 0
+    X[3, 2], X[3, 4], X[5, 5] = 1e-8, 3.1e20, -2
+    return scipy.sparse.csr_array(X)

@@ -263,12 +263,16 @@ def calls():
                 "sample_weight": None,
                 "items": None,
                 "rows": None,
+                "stored_only": ["x"],
             },
         ),
         "keep_devices": (dsstne.keep_devices, {"keep": True}),
         "set_limits": (limits, {"memory": 1 << 40, "threads": 1}),
         "doctor": (dsstne.doctor, {}),
-        "Dataset": (dsstne.Dataset, {"X": X, "columns": 4, "allow_not_finite": False, "index": None}),
+        "Dataset": (
+            dsstne.Dataset,
+            {"X": X, "columns": 4, "allow_not_finite": False, "index": None, "scale": 1, "offset": 0},
+        ),
         "Dataset.from_csr": (
             dsstne.Dataset.from_csr,
             {

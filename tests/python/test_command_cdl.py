@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, capsys, text, mess
     ("arguments", "status", "message"),
     [
         ([], 2, "FILE.cdl is missing. DSSTNE's encoder then evaluates network.nc on"),
-        (["run.cdl", "again.cdl"], 2, "unexpected argument 'again.cdl': there is one value without a flag"),
+        (["run.cdl", "again.cdl"], 2, "unexpected argument 'again.cdl': FILE.cdl is given already"),
         (["run.cdl", "-e", "3"], 2, "there is no flag -e; the known ones are"),
         (["run.cdl", "--overwite"], 2, "there is no flag --overwite; did you mean --overwrite?"),
         (["none.cdl"], 1, "none.cdl: no such file"),

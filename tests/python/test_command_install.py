@@ -105,7 +105,7 @@ def test_files_of_others_are_not_replaced(folder, capsys, kind):
     ("arguments", "status", "message"),
     [
         ([], 2, "the following arguments are required: DIR"),
-        (["a", "b"], 2, "unexpected argument 'b': there is one value without a flag"),
+        (["a", "b"], 2, "unexpected argument 'b': DIR is given already"),
         (["-x", "a"], 2, "there is no flag -x"),
         ([""], 2, "argument DIR: expected the path of a file, got ''"),
         (["a:b"], 1, "has a ':', and such a folder cannot be in PATH"),

@@ -41,6 +41,7 @@ def files(tmp_path_factory):
     (folder / "twice").write_text("a\t0\na\t1\n")
     (folder / "classic.nc").write_bytes(b"CDF\x01" + bytes(100))
     (folder / "broken.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    (folder / "x.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 4 1\n1 1\n")
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "cut.json").write_text(json.dumps(CONFIG)[:-9])
     unknown = {"Layers": [{**CONFIG["Layers"][0], "Kernal": 1}, *CONFIG["Layers"][1:]]}
@@ -155,6 +156,13 @@ CASES = [
     (f"{TRAIN} --devices gpu", 1, "gpu"),
     (f"{TRAIN} --memory-limit 1K", 1, "memory_limit"),
     (f"{PREDICT} -f none", 1, "none: no such file"),
+    (
+        TRAIN.replace("gl_input.nc", "x.mtx"),
+        1,
+        "-i: x.mtx is a Matrix Market file; `dsstne convert x.mtx NEW.arrow` makes a data file of it",
+    ),
+    (PREDICT.replace("-r T", "-r gl.dsstne"), 1, "-r: gl.dsstne is a network"),
+    (GENERATE.replace("-i T", "-i x.mtx") + " -c", 1, "-i: x.mtx is a data file already; expected text"),
     (PREDICT.replace("gl.dsstne", "none"), 1, "none: no such file"),
     (PREDICT.replace("gl.dsstne", "gl_input.nc"), 1, "gl_input.nc: this is not a network file of DSSTNE"),
     (PREDICT.replace("-i features", "-i twice"), 1, "twice, line 2"),
@@ -230,7 +238,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(files, monkeypatch, capsys
     assert {path.name: path.stat().st_mtime_ns for path in files.iterdir()} == before
 
 
-@pytest.mark.parametrize("command", ["", "train", "predict", "generateNetCDF", "encoder"])
+@pytest.mark.parametrize("command", ["", "train", "predict", "generateNetCDF", "encoder", "convert"])
 def test_help_is_shown_with_status_0(capsys, command):
     with pytest.raises(SystemExit) as error:
         main([*command.split(), "-h"])
@@ -239,7 +247,8 @@ def test_help_is_shown_with_status_0(capsys, command):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["train", "-h"], ["predict", "-k"], ["encoder"], ["generateNetCDF", "-zz"], ["-h"]]
+    "arguments",
+    [["train", "-h"], ["predict", "-k"], ["encoder"], ["generateNetCDF", "-zz"], ["convert", "a"], ["-h"]],
 )
 def test_a_command_line_is_read_without_large_modules(arguments):
     code = (

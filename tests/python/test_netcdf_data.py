@@ -125,33 +125,53 @@ def test_every_combination_of_attributes(tmp_path, sparse, boolean, indexed, wei
 
 
 @pytest.mark.parametrize(
-    ("kind", "word", "dtype", "divisor"),
+    ("kind", "word", "dtype"),
     [
-        *[(0, "UInt", u4, 1), (1, "Int", i8, 1), (4, "Float", f4, 1), (5, "Double", f8, 1)],
-        *[(6, "RGB8", f4, 256), (8, "UChar", f4, 256), (9, "Char", f4, 128)],
+        *[(0, "UInt", u4), (1, "Int", i8), (4, "Float", f4), (5, "Double", f8)],
     ],
 )
-def test_every_type_of_values(tmp_path, kind, word, dtype, divisor):
+def test_every_type_of_values(tmp_path, kind, word, dtype):
     sparse, dense = write(tmp_path / "s.nc", sparse_set(0, kind)), write(tmp_path / "d.nc", dense_set(0, kind))
     matrix = dsstne.netcdf.read(sparse).matrix
     assert matrix.dtype == dtype
-    np.testing.assert_array_equal(matrix.toarray(), ROWS / divisor)
+    np.testing.assert_array_equal(matrix.toarray(), ROWS)
     assert dsstne.netcdf.datasets(sparse)[0].dtype == word
-    inputs, targets = dsstne.netcdf.read(dense).matrix, dsstne.netcdf.read(dense, as_target=True).matrix
-    assert inputs.dtype == targets.dtype == dtype
-    np.testing.assert_array_equal(targets, DENSE / divisor)
-    np.testing.assert_array_equal(inputs, DENSE / divisor - (0.5 if word in ("RGB8", "UChar") else 0))
+    for as_target in (False, True):
+        matrix = dsstne.netcdf.read(dense, as_target=as_target).matrix
+        assert matrix.dtype == dtype
+        np.testing.assert_array_equal(matrix, DENSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "divisor", "moved"), [(6, "RGB8", 256, 0.5), (8, "UChar", 256, 0.5), (9, "Char", 128, 0)]
+)
+@pytest.mark.parametrize("indexed", [0, INDEXED])
+def test_bytes_stay_bytes_with_the_scale_of_dsstne(tmp_path, kind, word, divisor, moved, indexed):
+    sparse = write(tmp_path / "s.nc", sparse_set(indexed, kind))
+    dense = write(tmp_path / "d.nc", dense_set(indexed, kind))
+    assert dsstne.netcdf.datasets(sparse)[0].dtype == word
+    rows, cells = (all_rows[[2, 0, 0, 1, 2]] if indexed else all_rows for all_rows in (ROWS, DENSE))
+    for path, as_target, wanted in (
+        (sparse, False, rows / divisor),
+        (sparse, True, rows / divisor),
+        (dense, False, cells / divisor - moved),
+        (dense, True, cells / divisor),
+    ):
+        matrix = dsstne.netcdf.read(path, as_target=as_target).matrix
+        assert isinstance(matrix, dsstne.Dataset)
+        assert matrix.nbytes < 4 * wanted.size
+        np.testing.assert_array_equal(matrix[:].toarray(), wanted)
 
 
 def test_bytes_may_be_stored_as_larger_integers_or_characters(tmp_path):
     attributes, dimensions, variables = dense_set(0, 8)
     wide = {"data": (u4, "dataDim", variables["data"][2])}
     path = write(tmp_path / "wide.nc", (attributes, dimensions, wide))
-    np.testing.assert_array_equal(dsstne.netcdf.read(path, as_target=True).matrix, DENSE / 256)
+    np.testing.assert_array_equal(dsstne.netcdf.read(path, as_target=True).matrix[:].toarray(), DENSE / 256)
     signed = (-DENSE.ravel()).astype(np.int8)
     attributes, dimensions, _ = dense_set(0, 9)
     path = write(tmp_path / "text.nc", (attributes, dimensions, {"data": ("S1", "dataDim", signed.view("S1"))}))
-    np.testing.assert_array_equal(dsstne.netcdf.read(path).matrix, -DENSE / 128)
+    np.testing.assert_array_equal(dsstne.netcdf.read(path).matrix[:].toarray(), -DENSE / 128)
 
 
 @pytest.mark.parametrize("offsets", [u4, u8])

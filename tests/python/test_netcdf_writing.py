@@ -126,6 +126,13 @@ def test_columns_are_rounded_up_and_come_back(tmp_path, width):
     assert dsstne.netcdf.read(tmp_path / "gl.nc").matrix.shape == (2, width)
 
 
+def test_data_sets_are_marked_of_which_only_stored_entries_count(tmp_path):
+    dsstne.netcdf.write(tmp_path / "gl.nc", {"x": ROWS, "y": ROWS}, stored_only=["y"])
+    with netCDF4.Dataset(tmp_path / "gl.nc") as file:
+        assert (file.attributes0 & 32, file.attributes1 & 32) == (0, 32)
+    assert [one.stored_only for one in dsstne.netcdf.datasets(tmp_path / "gl.nc")] == [False, True]
+
+
 BAD_CALLS = {
     "no mapping": ({"matrices": ROWS}, "matrices must be a mapping"),
     "none": ({"matrices": {}}, "matrices must be a mapping"),
@@ -161,6 +168,8 @@ BAD_CALLS = {
     "items": ({"items": {"x": ["a"]}}, "items of 'x': 1 names were given for 8"),
     "items of nobody": ({"items": ["a"]}, r"items must be a mapping with names among \['x'\]"),
     "rows": ({"rows": ["a", "b\0", "c"]}, "rows: a name has a NUL character"),
+    "stored_only of nobody": ({"stored_only": ["y"]}, r"stored_only must have names among \['x'\], not "),
+    "stored_only as a str": ({"stored_only": "x"}, "stored_only must be a list, not 'x'"),
 }
 
 

@@ -25,7 +25,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Reads the command line."""
     parser = flags.Parser("encoder", "Does what a CDL file says: trains, evaluates or checks a network.")
     language = "file in DSSTNE's command definition language, which is JSON"
-    parser.argument("cdl", nargs="?", type=flags.path, metavar="FILE.cdl", help=language)
+    parser.operand("cdl", "FILE.cdl", nargs="?", type=flags.path, help=language)
     parser.flag("--overwrite", action="store_true", help="replace Results and networks of epochs if they exist")
     parser.flag("--resume", action="store_true", help="go on from Results.checkpoint, if it exists")
     parser.flag("--dry-run", action="store_true", help="read all files, print the plan of a training, write nothing")

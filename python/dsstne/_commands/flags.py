@@ -1,4 +1,7 @@
-"""Command lines: flags with one or two dashes, whose value is the next argument; an unknown flag is an error."""
+"""Command lines: flags with one or two dashes, whose value is the next argument; an unknown flag is an error.
+
+A command may also take operands, which are arguments without a flag, in a fixed order.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(f"dsstne {command}", description=description, add_help=False, allow_abbrev=False)
         self._flags: dict[str, bool] = {}  # whether a flag takes a value
         self._lists: set[str] = set()  # flags that take several values
-        self._places = 0  # number of the values without a flag
+        self._operands: list[str] = []
         self.flag("-h", "--help", action="help", help="show this help and exit")
 
     def flag(self, *names: str, **options: Any) -> None:
@@ -36,32 +39,31 @@ class Parser(argparse.ArgumentParser):
         if options.get("action") == "append":
             self._lists.update(names)
 
-    def argument(self, name: str, **options: Any) -> None:
-        """Adds a value without a flag, as ``add_argument`` does."""
-        self.add_argument(name, **options)
-        self._places += 1
+    def operand(self, name: str, shown: str, **options: Any) -> None:
+        """Adds an operand, as ``add_argument`` does; ``shown`` is its name for users."""
+        self.add_argument(name, metavar=shown, **options)
+        self._operands.append(shown)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Reads a command line; a mistake ends the program with status 2."""
         return self.parse_args(list(self._joined(arguments)))
 
     def _joined(self, arguments: Sequence[str]) -> Iterable[str]:
-        """Joins each flag with its value, which may therefore begin with a dash."""
+        """Joins each flag with its value, which may therefore begin with a dash, and puts the operands last."""
         given = set()
+        operands: list[str] = []
         rest = iter(arguments)
         several = None  # the flag whose list of values goes on
-        places = self._places
         for argument in rest:
             if several is not None and not argument.startswith("-"):
                 yield f"{several}={argument}"
                 continue
-            if places and not argument.startswith("-"):
-                places -= 1
-                yield argument
-                continue
             name, is_joined, value = argument.partition("=")
             if argument in self._flags:
                 name, is_joined = argument, ""
+            elif not argument.startswith("-") and len(operands) < len(self._operands):
+                operands.append(argument)
+                continue
             elif name not in self._flags or not name.startswith("--"):
                 self.error(self._unknown(argument))
             if name in given:
@@ -74,11 +76,13 @@ class Parser(argparse.ArgumentParser):
                 value, is_joined = following or "", "="
             several = name if name in self._lists else None
             yield name + is_joined + value if is_joined else name
+        yield from operands
 
     def _unknown(self, argument: str) -> str:
         if not argument.startswith("-") or argument == "-":
-            one = "there is one value without a flag" if self._places else "each value follows a flag"
-            return f"unexpected argument {argument!r}: {one}"
+            names = self._operands
+            there = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} given already" if names else ""
+            return f"unexpected argument {argument!r}: {there or 'each value follows a flag'}"
         name = argument.partition("=")[0]
         if argument[:2] in self._flags and argument[2:3].isdigit():
             return f"there is no flag {name}; did you mean {argument[:2]} {argument[2:]}?"

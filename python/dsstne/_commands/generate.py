@@ -78,7 +78,7 @@ def run(given: Namespace) -> None:
                 write_index(given.f, source.items)
 
         matrices, items = {given.d: data.to_scipy()}, {given.d: source.items}
-        _netcdf_data.write(given.o, matrices, given.t == "indicator", {}, items, source.rows, write_indexes)
+        _netcdf_data.write(given.o, matrices, given.t == "indicator", {}, items, source.rows, (), write_indexes)
     new = len(source.items) - (0 if features is None else len(features))
     print(
         f"{given.o}: data set {given.d} with {sources.counted(len(source.rows), 'sample')} "

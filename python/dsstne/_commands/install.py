@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Reads the command line."""
     programs = ", ".join(_PROGRAMS)
     parser = flags.Parser("install-commands", f"Writes scripts with the names of DSSTNE's programs: {programs}.")
-    parser.argument("folder", type=flags.path, metavar="DIR", help="folder for the scripts; made if it does not exist")
+    parser.operand("folder", "DIR", type=flags.path, help="folder for the scripts; made if it does not exist")
     return parser.parse(arguments)
 
 

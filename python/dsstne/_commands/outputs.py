@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from dsstne.errors import InputOutputError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 def check(flag: str, path: str, *, regular: bool = True) -> None:
@@ -114,6 +114,34 @@ def _target(path: str) -> str | int:
 
 
 @contextlib.contextmanager
+def together(paths: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Gives names of files beside others; the caller writes them, and then they replace the others in this order.
+
+    Raises:
+        InputOutputError: The operating system refused to write; existing files are unchanged.
+    """
+    with contextlib.ExitStack() as stack:
+        names = {path: stack.enter_context(beside(path)) for path in paths}
+        try:
+            yield names
+            for name in names.values():
+                with open(name, "rb") as file:  # noqa: PTH123
+                    os.fsync(file.fileno())
+            for path, name in names.items():
+                os.replace(name, os.path.realpath(path))  # noqa: PTH105
+        except OSError as error:
+            text = str(error) if isinstance(error, InputOutputError) else ""
+            for path, name in names.items():
+                text = text.replace(name, path)
+            raise _refused(paths[-1], error, text) from None
+
+
+def _refused(path: str, error: OSError, text: str = "") -> OSError:
+    """Returns an error of the operating system with a message for users."""
+    return InputOutputError(text or f"cannot write {path}: {error.strerror or error}", error.errno or 0, path)
+
+
+@contextlib.contextmanager
 def lines(path: str) -> Iterator[IO[str]]:
     """Opens a text for writing; a pipe or device is written at once, a file when it is complete.
 
@@ -134,4 +162,4 @@ def lines(path: str) -> Iterator[IO[str]]:
     except OSError as error:
         if isinstance(error, InputOutputError):
             raise
-        raise InputOutputError(f"cannot write {path}: {error.strerror or error}", error.errno or 0, path) from None
+        raise _refused(path, error) from None

@@ -1,4 +1,7 @@
-"""Data files of commands, which are told apart by their content: NetCDF-4, the files of Dataset.save, or text."""
+"""Data files of commands, which are told apart by their content.
+
+All commands read NetCDF-4, the files of Dataset.save and text; ``dsstne convert`` reads the other kinds, too.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import errno
 import gzip
 import os
+import re
 import zlib
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -13,7 +17,14 @@ import scipy.sparse
 
 from dsstne import _netcdf_file, netcdf
 from dsstne.dataset import Dataset
-from dsstne.errors import InputOutputError, InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
+from dsstne.errors import (
+    InputOutputError,
+    InvalidArgumentError,
+    InvalidDataError,
+    MissingFileError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +42,23 @@ _MALFORMED = {
     "not_a_number": "a value that is not a number",
     "not_finite": "a value that is too large",
     "not_utf8": "bytes that are not UTF-8",
+    "not_extreme": "another form than `label,label feature:value`",
+    "no_such_label": "a label that the first line does not count",
+    "no_such_feature": "a feature that the first line does not count",
 }
+
+# What only ``dsstne convert`` reads.
+_OTHERS = {
+    "npz": "a matrix of SciPy",
+    "mtx": "a Matrix Market file",
+    "extreme": "a text of extreme classification",
+    "dsstne": "a network",
+}
+# Kinds of files, and programs that compress, by the bytes with which files begin.
+_BEGINS = {b"ARROW1": "mapped", b"PK\3\4": "npz", b"PK\5\6": "npz", b"%%MatrixMarket": "mtx"}
+_COMPRESSED = {b"\xfd7zXZ\0": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
+_COUNTS = re.compile(rb"\s*[0-9]+ +[0-9]+ +[0-9]+ *\r?\n")  # the first line of a text of extreme classification
+_MODEL = re.compile(rb".{6}\0\0\{", re.DOTALL)  # the length of the header, and the header, which is JSON
 
 
 class Source(NamedTuple):
@@ -61,23 +88,43 @@ class Source(NamedTuple):
 
 
 def kind_of(path: str) -> str:
-    """Returns "netcdf", "mapped" or "text".
+    """Returns "netcdf", "mapped", "npz", "mtx", "extreme", "dsstne" or "text".
 
     Raises:
         MissingFileError: There is no such file.
-        UnsupportedError: It is in a classic NetCDF format.
+        UnsupportedError: It is in a classic NetCDF format, or compressed by another program than gzip.
         InputOutputError: It cannot be read.
     """
     if not os.path.exists(path):  # noqa: PTH110 - a Path would change "./x"
         raise MissingFileError(f"{path}: no such file", errno.ENOENT, path)
     if not os.path.isfile(path):  # noqa: PTH113 - a folder; to open a pipe would wait for its writer
         return "text"
+    is_compressed = False
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            is_mapped = file.read(6) == b"ARROW1"
+            begin = file.read(1 << 12)
+        if begin.startswith(b"\x1f\x8b"):
+            is_compressed = True
+            with contextlib.suppress(zlib.error):  # what reads all of it will say where it is damaged
+                begin = zlib.decompressobj(31).decompress(begin, 128)
     except OSError as error:
-        raise InputOutputError(f"{path}: {error.strerror}", error.errno or 0, path) from None
-    return "mapped" if is_mapped else "netcdf" if _netcdf_file.is_netcdf(path) else "text"
+        raise InputOutputError(f"{path}: {error.strerror or error}", error.errno or 0, path) from None
+    kind = "netcdf" if not is_compressed and _netcdf_file.is_netcdf(path) else _told(begin)
+    program = next((program for magic, program in _COMPRESSED.items() if begin.startswith(magic)), None)
+    if is_compressed and kind not in ("text", "mtx", "extreme"):
+        program = "gzip"
+    if program is not None:
+        also = "" if program == "gzip" else ", or compress it with gzip if it is a text"
+        raise UnsupportedError(f"{path} is compressed with {program}; decompress it{also}")
+    return kind
+
+
+def _told(begin: bytes) -> str:
+    """Returns the kind of a file that begins with some bytes and is not NetCDF-4."""
+    for magic, kind in _BEGINS.items():
+        if begin.lower().startswith(magic.lower()):
+            return kind
+    return "extreme" if _COUNTS.match(begin) else "dsstne" if _MODEL.match(begin) else "text"
 
 
 def read_text(path: str, given: Namespace, **options: Any) -> Source:
@@ -85,7 +132,7 @@ def read_text(path: str, given: Namespace, **options: Any) -> Source:
     data = Dataset.from_text(
         path, on_malformed=given.malformed, threads=given.threads, memory_limit=given.memory_limit, **options
     )
-    return Source(data, data.item_names, data.row_names, findings=_findings(path, data.info["text"]))
+    return Source(data, data.item_names, data.row_names, findings=findings(path, data.info["text"]))
 
 
 def read_mapped(path: str) -> Source:
@@ -118,9 +165,13 @@ def by_layer(
     Raises:
         NotFoundError: The file does not have the data set of a layer.
         InvalidArgumentError: The file holds one matrix, and there are several layers.
+        UnsupportedError: The file is of a kind that only ``dsstne convert`` reads.
         DsstneError: The file cannot be read.
     """
     kind = kind_of(path)
+    if kind in _OTHERS:
+        remedy = "" if kind == "dsstne" else f"; `dsstne convert {path} NEW.arrow` makes a data file of it"
+        raise UnsupportedError(f"{flag}: {path} is {_OTHERS[kind]}{remedy}")
     if kind == "netcdf":
         return _read(path, data_sets(flag, path, layers, names, given, are_targets=are_targets), are_targets)
     if len(layers) != 1:
@@ -237,7 +288,7 @@ def widened(matrix: Any, columns: int) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(arrays, shape=(matrix.shape[0], columns), copy=False)
 
 
-def _findings(path: str, text: dict[str, Any]) -> str:
+def findings(path: str, text: dict[str, Any]) -> str:
     """Says what was left out of a text, and where the first malformed line of each kind is; "" if nothing was."""
     parts = []
     if any(kind["lines"] for kind in text["malformed"].values()):
