@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
-# What is wrong with a line of each kind of dataset.info["text"]["malformed"].
-_MALFORMED = {
+# What is wrong with a line of each kind of dataset.info["text"]["malformed"], and of a node filter.
+MALFORMED = {
     "no_tab": "no TAB",
     "empty_sample": "no label of the sample",
     "sample_character": "a colon or comma in the label of the sample",
@@ -28,6 +28,8 @@ _MALFORMED = {
     "not_a_number": "a value that is not a number",
     "not_finite": "a value that is too large",
     "not_utf8": "bytes that are not UTF-8",
+    "tab": "a TAB",
+    "colon": "a colon",
 }
 
 
@@ -78,7 +80,7 @@ def read_text(path: str, given: Namespace, **options: Any) -> Source:
     data = Dataset.from_text(
         path, on_malformed=given.malformed, threads=given.threads, memory_limit=given.memory_limit, **options
     )
-    return Source(data, data.item_names, data.row_names, findings=_findings(path, data.info["text"]))
+    return Source(data, data.item_names, data.row_names, findings=findings(path, data.info["text"]))
 
 
 def read_mapped(path: str) -> Source:
@@ -172,21 +174,21 @@ def check_rows(left: str, ours: Source, right: str, theirs: Source) -> None:
                 raise InvalidDataError(f"row {row} is {one!r} in {left} and {other!r} in {right}; {remedy}")
 
 
-def _findings(path: str, text: dict[str, Any]) -> str:
+def findings(path: str, text: dict[str, Any]) -> str:
     """Says what was left out of a text, and where the first malformed line of each kind is; "" if nothing was."""
     parts = []
     if skipped := sum(kind["lines"] for kind in text["malformed"].values()):
         kinds = [
-            f"{one['lines']:,} with {_MALFORMED.get(kind, kind)} (first: {one['first']['file']}, line "
+            f"{one['lines']:,} with {MALFORMED.get(kind, kind)} (first: {one['first']['file']}, line "
             f"{one['first']['line']:,}, column {one['first']['column']:,})"
             for kind, one in text["malformed"].items()
         ]
         parts.append(f"skipped {counted(skipped, 'malformed line')}: {', '.join(kinds)}")
-    if text["repeated_samples"]:
+    if text.get("repeated_samples"):
         parts.append(f"{counted(text['repeated_samples'], 'sample')} repeated, of which the last line counts")
     if text["unknown_features"]:
         parts.append(f"left out {text['unknown_features']:,} entries whose features are not in the index")
-    if text["unknown_samples"]:
+    if text.get("unknown_samples"):
         parts.append(f"left out {counted(text['unknown_samples'], 'sample')} not in the index")
     return f"{path}: {'; '.join(parts)}" if parts else ""
 
