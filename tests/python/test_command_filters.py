@@ -192,7 +192,7 @@ def test_a_node_filter_may_be_compressed(folder):
 
 def test_nothing_is_left_if_all_is_left_out(folder, capsys):
     (folder / "N").write_text("\n".join(ITEMS))
-    describe({"nodeFilters": "N", "outputFile": "none"}, {"outputFile": "all"})
+    describe({"sampleFilters": "T", "nodeFilters": "N", "outputFile": "none"}, {"outputFile": "all"})
     assert main([*PREDICT, "-k", "3", "-f", "F"]) == 0
     assert lines("none") == [[]] * 60
     assert capsys.readouterr().err.splitlines() == [

@@ -122,7 +122,8 @@ def _own(
         stays &= ~np.isin(ids, one.items)
     if one.exclude is not None:
         places, pattern = np.nonzero(stays), cast("Any", one.pattern)
-        stays[places] = pattern[rows[places[0]], ids[places]] == 0
+        if len(places[0]):  # of no place SciPy returns a sparse array
+            stays[places] = pattern[rows[places[0]], ids[places]] == 0
     place = np.cumsum(stays, axis=1) - 1
     at = np.nonzero(stays & (place < k))
     chosen, values = np.full((len(rows), k), -1, np.int32), np.full((len(rows), k), -np.inf, np.float32)
@@ -152,43 +153,71 @@ def _multiply(
             chosen = at[one.multiplies(rows[at])]
             if len(chosen):
                 given = scores[np.searchsorted(at, chosen)] if len(chosen) < len(at) else scores
-                every = _products(task, one, rows[chosen], given, None if is_softmax else activation)
-                here = np.nonzero(ids[chosen] >= 0)
-                every[here[0], ids[chosen][here]] = values[chosen][here]
-                ids[chosen], values[chosen] = highest(every, ids.shape[1])
+                best = ids[chosen], values[chosen]
+                products = _products(one, rows[chosen], given, best, None if is_softmax else activation)
+                ids[chosen], values[chosen] = _ranked(*products, best[0].shape)
 
 
 def _products(
-    task: Task, one: Filter, rows: NDArray[np.int64], scores: NDArray[np.float32], activation: Activation | None
-) -> NDArray[np.float32]:
-    """Returns the values of the items that a filter lists times their factors; -inf where it lists none or leaves out.
+    one: Filter, rows: NDArray[np.int64], scores: NDArray[np.float32], best: Answer, activation: Activation | None
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    """Returns the candidates for the best items, as places in the rows, items and values.
 
     Args:
-        task: What is computed.
-        one: The filter.
+        one: The filter, which multiplies the values of the items that it lists.
         rows: The rows.
         scores: The scores of all items [rows, units].
-        activation: What makes values of them.
+        best: The best items of each row that the filter does not list.
+        activation: What makes values of scores.
     """
     most = np.finfo(np.float32).max  # so that a product never is -inf, which means that there is no item
 
-    def values(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        return scores if activation is None else activation.of(scores).astype(np.float32)
-
     def product(scores: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:
-        made = np.clip(values(scores).astype(np.float64) * factors, -most, most).astype(np.float32)
-        return np.where(factors == 0, np.float32(-np.inf), made)
+        values = scores if activation is None else activation.of(scores).astype(np.float32)
+        return np.clip(values.astype(np.float64) * factors, -most, most).astype(np.float32)
 
-    every = np.full(scores.shape, -np.inf, np.float32)
-    of_all = np.ones(task.units)
+    of_all = np.ones(scores.shape[1])
     of_all[one.items] = one.item_factors
     boosted = one.items[one.item_factors != 0]
-    every[:, boosted] = product(scores[:, boosted], of_all[boosted])
+    candidates = [_entries(*best)]
+    of_items = product(scores[:, boosted], of_all[boosted])
     if one.factors is not None:
         part = one.factors[rows]
         place, items = np.repeat(np.arange(len(rows)), np.diff(part.indptr)), part.indices
-        every[place, items] = product(scores[place, items], part.data * of_all[items])
-    return every
+        column = np.full(len(of_all), -1)
+        column[boosted] = np.arange(len(boosted))
+        is_boosted = column[items] >= 0
+        of_items[place[is_boosted], column[items[is_boosted]]] = -np.inf
+        factors = part.data * of_all[items]
+        stays = factors != 0
+        place, items, factors = place[stays], items[stays], factors[stays]
+        values = product(scores[place, items], factors)
+        stays = values >= best[1][place, -1]
+        candidates.append((place[stays], items[stays], values[stays]))
+    if len(boosted):
+        columns, values = highest(of_items, min(best[0].shape[1], len(boosted)))
+        place, columns, values = _entries(columns, values)
+        candidates.append((place, boosted[columns], values))
+    place, items, values = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
+    return place, items, values
+
+
+def _entries(ids: NDArray[Any], values: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]:
+    """Returns the rows, units and values of an answer that has these."""
+    there = np.nonzero(ids >= 0)
+    return there[0], ids[there], values[there]
+
+
+def _ranked(row: NDArray[Any], unit: NDArray[Any], values: NDArray[np.float32], shape: tuple[int, ...]) -> Answer:
+    """Ranks units by their values within each row, of equal ones by their numbers; shape is that of the answer."""
+    order = np.lexsort((unit, -values, row))
+    row, unit, values = row[order], unit[order], values[order]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    first = place < shape[1]
+    row, place = row[first], place[first]
+    ids, best = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+    ids[row, place], best[row, place] = unit[first], values[first]
+    return ids, best
 
 
 def values_of(task: Task, k: int | None) -> Iterator[list[Answer]]:
@@ -209,10 +238,4 @@ def highest(values: NDArray[np.float32], k: int) -> Answer:
         ties = chosen & ~above
         chosen = above | (ties & (np.cumsum(ties, axis=1) <= k - above.sum(axis=1, keepdims=True)))
     row, unit = np.nonzero(chosen)
-    found = values[row, unit]
-    order = np.lexsort((unit, -found, row))
-    counts = np.count_nonzero(chosen, axis=1)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    ids, best = np.full((rows, k), -1, np.int32), np.full((rows, k), -np.inf, np.float32)
-    ids[row, place], best[row, place] = unit[order], found[order]
-    return ids, best
+    return _ranked(row, unit, values[row, unit], (rows, k))
