@@ -136,13 +136,14 @@ class Reader:
 
     def _all(self, paths: Sequence[str]) -> Listed:
         """Reads sample filters, which all hold."""
-        key = tuple(sorted({os.path.realpath(path): path for path in paths}))
+        given = {os.path.realpath(path): path for path in paths}
+        key = tuple(sorted(given))
         if key in self._listed:
             return self._listed[key]
         if len(key) == 1:
             made = self._one(paths[0])
         else:
-            parts = [self._all([path]) for path in key]
+            parts = [self._all([given[path]]) for path in key]
             exclude = functools.reduce(
                 lambda a, b: a.maximum(b), (ones(one.exclude.to_scipy(), np.int8) for one in parts)
             )
@@ -160,7 +161,7 @@ class Reader:
     def _one(self, path: str) -> Listed:
         """Reads a sample filter."""
         values = self._given.filter_values
-        if self._shared is not None and nodes.is_same(path, self._given.r):
+        if self._shared is not None and sources.is_same(path, self._given.r):
             source = self._shared
         elif sources.kind_of(path) == "text":
             options = {"values": "analog", "default_value": 0.0} if values else {}

@@ -20,11 +20,6 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _LINE = "a node filter has a feature, or a feature, a comma and a value, on each line"
 
 
-def is_same(path: str, other: str) -> bool:
-    """Reports whether two paths name the same file or folder."""
-    return os.path.realpath(path) == os.path.realpath(other)
-
-
 def read(path: str, known: set[str], malformed: str) -> tuple[dict[str, float], str]:
     """Reads a node filter.
 

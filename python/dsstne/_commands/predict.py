@@ -176,7 +176,7 @@ def _samples(
     given: Namespace, model: Model, labels: Sequence[str] | None, sets: Sequence[FilterSet]
 ) -> tuple[dict[str, Source], Source | None]:
     """Reads the matrices of the inputs, as wide as the layers; and the text of the samples for filters that are it."""
-    from dsstne._commands import filters, nodes, sources
+    from dsstne._commands import filters, sources
     from dsstne.errors import InvalidArgumentError, InvalidDataError
     from dsstne.textfile import read_index
 
@@ -195,7 +195,7 @@ def _samples(
         )
     # A filter that is the text of the samples, with the same index, is read with them.
     is_shared = is_text and features is not None and labels == list(features)
-    is_shared = is_shared and any(nodes.is_same(path, given.r) for one in sets for path in one.samples)
+    is_shared = is_shared and any(sources.is_same(path, given.r) for one in sets for path in one.samples)
     reading: dict[str, Any] = {"values": given.t}
     if is_shared and given.filter_values and given.t == "indicator":
         reading = {"values": "analog", "default_value": 0.0}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dsstne.model import Model
 
 _BLOCK = 1 << 24  # values that are in memory at a time
-_ROWS = 1 << 14  # rows of a block, so that the progress bar moves
+_ROWS = 1 << 17  # most rows of a block: the progress bar moves, and devices get the data a few times only
 _BEYOND = 32  # items that a ranking for several filters has at least beyond those wanted
 
 # Units of some samples [rows, width], best first, and their values; -1 where a filter leaves no more.
@@ -89,7 +89,7 @@ def best_items(task: Task, k: int, filters: Sequence[Filter]) -> Iterator[list[A
     for rows in task.blocks(depth):
         ids, scores = task.best(rows, depth, exclude, never)
         if differ:
-            answers = [_own(task, k, one, rows, ids, scores) for one in filters]
+            answers = [_own(task, k, one, rows, ids, scores, one.exclude is exclude) for one in filters]
         else:
             answers = [(ids, scores), *((ids.copy(), scores.copy()) for _ in filters[1:])]
         if activation is not None and activation.word != "softmax":
@@ -114,13 +114,28 @@ def _common(filters: Sequence[Filter]) -> tuple[Any, NDArray[np.int32]]:
 
 
 def _own(
-    task: Task, k: int, one: Filter, rows: NDArray[np.int64], ids: NDArray[Any], scores: NDArray[np.float32]
+    task: Task,
+    k: int,
+    one: Filter,
+    rows: NDArray[np.int64],
+    ids: NDArray[Any],
+    scores: NDArray[np.float32],
+    is_common: bool,
 ) -> Answer:
-    """Takes the k best of a filter from a ranking that leaves out what all filters leave out."""
+    """Takes the k best of a filter from a ranking that leaves out what all filters leave out.
+
+    Args:
+        task: What is computed.
+        k: Number of items.
+        one: The filter.
+        rows: The rows.
+        ids, scores: The ranking.
+        is_common: Whether all filters leave out the same items of each row.
+    """
     stays = ids >= 0
     if len(one.items):
         stays &= ~np.isin(ids, one.items)
-    if one.exclude is not None:
+    if one.exclude is not None and not is_common:
         places, pattern = np.nonzero(stays), cast("Any", one.pattern)
         if len(places[0]):  # of no place SciPy returns a sparse array
             stays[places] = pattern[rows[places[0]], ids[places]] == 0

@@ -75,6 +75,11 @@ def kind_of(path: str) -> str:
     return "mapped" if is_mapped else "netcdf" if _netcdf_file.is_netcdf(path) else "text"
 
 
+def is_same(path: str, other: str) -> bool:
+    """Reports whether two paths name the same file or folder."""
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
 def read_text(path: str, given: Namespace, **options: Any) -> Source:
     """Reads a text with the flags of :func:`dsstne._commands.flags.reading`; options as those of Dataset.from_text."""
     data = Dataset.from_text(
