@@ -142,6 +142,23 @@ def test_values_of_filters_multiply(folder, monkeypatch, loss, block):
         assert_same(lines(path), expected(values, factors, 9))
 
 
+def test_filters_of_any_kind_of_file_multiply_alike(folder):
+    F = X * np.float32(2.5)
+    (folder / "text").write_text(text(F, ",2.5"))
+    dsstne.netcdf.write("nc", {"net_output": F}, items={"net_output": ITEMS}, rows=ROWS)
+    order = np.random.default_rng(0).permutation(60)
+    with dsstne.Dataset(F[order][:, ::-1]) as data:
+        data.save("mapped", items=ITEMS[::-1], rows=[ROWS[row] for row in order])
+    (folder / "more").write_text("s1\ti0\n")
+    kinds = ["text", "nc", "mapped"]
+    describe(*({"sampleFilters": [kind, "more"], "outputFile": f"{kind}.out"} for kind in kinds))
+    assert main([*PREDICT, "-k", "7", "-f", "F", "--filter-values"]) == 0
+    found = [lines(f"{kind}.out") for kind in kinds]
+    assert found[0] == found[1] == found[2]
+    assert any(item in {ITEMS[i] for i in X[[0]].indices} for item, _ in found[0][0])
+    assert "i0" not in {item for item, _ in found[0][1]}
+
+
 def test_products_that_float32_cannot_hold_keep_their_place(folder):
     (folder / "A").write_text("s0\ti0,3e38:i1,-3e38\n")
     (folder / "B").write_text("s0\ti0,3e38:i1,3e38\n")
