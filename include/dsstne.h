@@ -246,6 +246,7 @@ dsstne_status dsstne_dataset_index(dsstne_dataset dataset, const void *index, in
  * This function writes the handle to out at once, so that dsstne_cancel can end it from another thread; other calls
  * that use the handle before it returns fail with DSSTNE_BUSY. After a failure out is 0. Options:
  *   "values": "indicator" (the default): every value is 1; "analog": they are those of the text
+ *   "default_value": with "analog", the value of a feature that has none; null (the default): its line is malformed
  *   "on_malformed": "error" (the default) names file, line and column; "skip" skips the line and counts it
  *   "on_repeated": "replace" (the default): the last line of a sample counts; "merge": all of them; "error"
  *   "new_features", "new_samples": what happens to labels that an index lacks: "drop" (the default), "add"

@@ -111,6 +111,13 @@ var repeatedWords = []string{"replace", "merge", "error"}
 func ReadText(text []byte) (textfile.Options, error) {
 	return read(text, "text options", func(o *strictjson.Object) (t textfile.Options) {
 		t.Analog = o.Word("values", "indicator", "indicator", "analog") == "analog"
+		if o.Has("default_value") {
+			if !t.Analog {
+				o.Refuse("default_value", "is for values \"analog\"; with \"indicator\" every value is 1")
+			}
+			value := o.Float32("default_value", 0, strictjson.Any)
+			t.DefaultValue = &value
+		}
 		t.SkipMalformed = o.Word("on_malformed", "error", "error", "skip") == "skip"
 		t.Repeated = textfile.Repeated(slices.Index(repeatedWords, o.Word("on_repeated", repeatedWords[0], repeatedWords...)))
 		t.ExtendFeatures = o.Word("new_features", "drop", "drop", "add") == "add"

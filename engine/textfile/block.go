@@ -95,7 +95,7 @@ func (b *block) parse(o *Options) error {
 		}
 		if end > begin {
 			entries := len(b.entries.items)
-			m, err := b.parseLine(begin, end, valid, o.Analog)
+			m, err := b.parseLine(begin, end, valid, o)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (b *block) skip(m mistake) {
 }
 
 // parseLine reads a line; the kind of the mistake is kinds if there is none.
-func (b *block) parseLine(begin, end int, valid, analog bool) (mistake, error) {
+func (b *block) parseLine(begin, end int, valid bool, o *Options) (mistake, error) {
 	text := b.text.items[: end+1 : end+1]
 	if !valid && !utf8.Valid(text[begin:end]) {
 		return mistake{kind: NotUTF8, at: begin + validBytes(text[begin:end])}, nil
@@ -146,12 +146,12 @@ func (b *block) parseLine(begin, end int, valid, analog bool) (mistake, error) {
 	if err := b.entries.reserve(entries); err != nil {
 		return mistake{}, err
 	}
-	if analog {
+	if o.Analog {
 		if err := b.values.reserve(entries); err != nil {
 			return mistake{}, err
 		}
 	}
-	if m, err := b.parseFeatures(text, tab+1, end, analog); err != nil || m.kind != kinds {
+	if m, err := b.parseFeatures(text, tab+1, end, o); err != nil || m.kind != kinds {
 		return m, err
 	}
 	err := b.rows.push(row{sample, uint32(len(b.entries.items)), uint32(b.lines)})
@@ -159,8 +159,9 @@ func (b *block) parseLine(begin, end int, valid, analog bool) (mistake, error) {
 }
 
 // parseFeatures reads the features of a line, which begin at i. There is room for their entries.
-func (b *block) parseFeatures(text []byte, i, end int, analog bool) (mistake, error) {
+func (b *block) parseFeatures(text []byte, i, end int, o *Options) (mistake, error) {
 	entries, values := b.entries.items, b.values.items
+	analog, missing := o.Analog, o.DefaultValue
 	for i < end {
 		begin := i
 		word, n := label(text, i)
@@ -182,7 +183,7 @@ func (b *block) parseFeatures(text []byte, i, end int, analog bool) (mistake, er
 		case !given && n == 0:
 			i++ // the line ends
 			continue
-		case !given && analog:
+		case !given && analog && missing == nil:
 			return mistake{kind: NoValue, at: begin, length: n}, nil
 		}
 		key := hash{}
@@ -197,6 +198,9 @@ func (b *block) parseFeatures(text []byte, i, end int, analog bool) (mistake, er
 		}
 		entries = append(entries, number)
 		if analog {
+			if !given {
+				value = *missing
+			}
 			values = append(values, value)
 		}
 		i++

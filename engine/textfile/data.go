@@ -23,6 +23,7 @@ const (
 // Options choose how a text is read.
 type Options struct {
 	Analog        bool     // entries have the values of the text; otherwise all have the value 1
+	DefaultValue  *float32 // of a feature without a value, if Analog; nil: such a line is malformed
 	SkipMalformed bool     // malformed lines are counted; otherwise they are errors
 	Repeated      Repeated // what happens to repeated samples
 	LongestLine   int64    // no line has more bytes

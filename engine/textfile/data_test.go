@@ -63,6 +63,16 @@ func TestATextIsNumberedAsItsLabelsAppear(t *testing.T) {
 	}
 }
 
+func TestFeaturesWithoutValuesHaveTheDefault(t *testing.T) {
+	text := "ann\ttea,5:milk:\nbob\tbread:bread,0:tea\nbad\t,1\ncid\ttea,:x\neve\tmilk"
+	for _, value := range []float32{0, -0.5, 1e30} {
+		for _, size := range []int{1, 1 << 20} {
+			o := Options{Analog: true, SkipMalformed: true, DefaultValue: &value, blockSize: size}
+			requirePlain(t, []string{text}, write(t, text), o)
+		}
+	}
+}
+
 func TestLinesMayEndInAnyWay(t *testing.T) {
 	for _, text := range []string{
 		"a\tx:y\nb\tz", "a\tx:y\r\nb\tz\r\n", "\uFEFFa\tx\n", "\n\r\n\na\tx\n\n", "a\tx\nb\t\nc\ty\n", "a\t::x::y:\n",
@@ -78,6 +88,9 @@ func TestAnyNumberOfThreadsAndAnyBlocksGiveTheSame(t *testing.T) {
 		texts := []string{randomText(random), randomText(random), randomText(random)}
 		paths := write(t, texts...)
 		o := Options{Analog: round%2 > 0, SkipMalformed: true, Repeated: Repeated(round / 2 % 2)}
+		if value := float32(round); round%4 == 1 {
+			o.DefaultValue = &value
+		}
 		if round%3 > 0 {
 			o.Features, o.ExtendFeatures = indexOf("f3", "f1", "f99"), round%3 == 1
 		}
@@ -201,8 +214,8 @@ func TestMalformedLinesAreErrorsWithTheirPlaces(t *testing.T) {
 		{"a\tx\ty", false, "line 1, column 4: " + secondTab},
 		{"ä\tü,1\ty", false, "line 1, column 6: " + secondTab},
 		{"a\tx,1,2:y", false, `line 1, column 3: "x,1,2" has more than one comma; write a feature as label or label,value`},
-		{"a\tx,1:y", true, `line 1, column 7: the feature "y" has no value; write label,value, or read the text ` +
-			`with values "indicator"`},
+		{"a\tx,1:y", true, `line 1, column 7: the feature "y" has no value; write label,value, give default_value, ` +
+			`or read the text with values "indicator"`},
 		{"a\tx,1:y,", false, `line 1, column 9: the value "" is not a number; write it as 3, 0.5 or 1e-3`},
 		{"a\tx,abc", false, `line 1, column 5: the value "abc" is not a number; write it as 3, 0.5 or 1e-3`},
 		{"a\tx,1 ", true, `line 1, column 5: the value "1 " is not a number; write it as 3, 0.5 or 1e-3`},

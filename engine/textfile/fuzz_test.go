@@ -20,6 +20,9 @@ func FuzzText(f *testing.F) {
 			Analog: choices&1 > 0, SkipMalformed: choices&2 > 0, Repeated: Repeated(choices >> 2 & 1),
 			Threads: 1 + int(choices>>3&1), blockSize: 1 + int(choices>>4&3)*7,
 		}
+		if value := float32(-2.5); choices&36 == 36 {
+			o.DefaultValue = &value
+		}
 		if choices&64 > 0 {
 			o.Features, o.ExtendFeatures = indexOf("f2", "x", "f1"), choices&128 > 0
 			o.Samples, o.ExtendSamples = indexOf("f2", "a"), choices&128 == 0

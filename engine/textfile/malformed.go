@@ -50,8 +50,8 @@ func (k Kind) message(piece []byte) string {
 	case SeveralValues:
 		return fmt.Sprintf("%q has more than one comma; write a feature as label or label,value", shown(piece))
 	case NoValue:
-		return fmt.Sprintf("the feature %q has no value; write label,value, or read the text with values \"indicator\"",
-			shown(piece))
+		return fmt.Sprintf("the feature %q has no value; write label,value, give default_value, or read the text with "+
+			"values \"indicator\"", shown(piece))
 	case NotANumber:
 		return fmt.Sprintf("the value %q is not a number; write it as 3, 0.5 or 1e-3", shown(piece))
 	case NotFinite:

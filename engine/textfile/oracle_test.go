@@ -39,7 +39,7 @@ func readPlainly(files []string, o Options) *plain {
 			if line == "" {
 				continue
 			}
-			sample, pieces, kind := splitLine(line, o.Analog)
+			sample, pieces, kind := splitLine(line, o)
 			if kind != "" {
 				p.skipped[kind]++
 				continue
@@ -60,14 +60,16 @@ func readPlainly(files []string, o Options) *plain {
 			}
 			seen[row] = true
 			for _, piece := range pieces {
-				label, value, _ := strings.Cut(piece, ",")
+				label, value, given := strings.Cut(piece, ",")
 				column := numberOf(&p.features, label, o.Features.Offsets != nil && !o.ExtendFeatures)
 				if column < 0 {
 					p.unknownFeatures++
 					continue
 				}
 				number := 1.0
-				if o.Analog {
+				if o.Analog && !given {
+					number = float64(*o.DefaultValue)
+				} else if o.Analog {
 					number, _ = strconv.ParseFloat(value, 32)
 				}
 				p.rows[row] = append(p.rows[row], entry{int32(column), float32(number)})
@@ -78,7 +80,7 @@ func readPlainly(files []string, o Options) *plain {
 }
 
 // splitLine is the sample and the features of a line, or what is wrong with the line.
-func splitLine(line string, analog bool) (sample string, pieces []string, kind string) {
+func splitLine(line string, o Options) (sample string, pieces []string, kind string) {
 	if !utf8.ValidString(line) {
 		return "", nil, "not_utf8"
 	}
@@ -102,7 +104,7 @@ func splitLine(line string, analog bool) (sample string, pieces []string, kind s
 			return "", nil, "tab_in_features"
 		case len(parts) > 2:
 			return "", nil, "several_values"
-		case len(parts) == 1 && analog:
+		case len(parts) == 1 && o.Analog && o.DefaultValue == nil:
 			return "", nil, "no_value"
 		case len(parts) == 2 && parts[0] == "":
 			return "", nil, "empty_feature"

@@ -302,6 +302,7 @@ class Dataset(_handles.Closing, Shown):
         features: Sequence[str] | ArrayLike | None = None,
         samples: Sequence[str] | ArrayLike | None = None,
         values: str = "indicator",
+        default_value: float | None = None,
         new_features: str = "drop",
         new_samples: str = "drop",
         on_malformed: str = "error",
@@ -327,6 +328,7 @@ class Dataset(_handles.Closing, Shown):
             samples: Labels of the rows in order; rows of samples that the text lacks are empty. None: they are numbered
                 as they appear.
             values: ``"indicator"``: every value is 1. ``"analog"``: the values of the text.
+            default_value: With ``"analog"``, the value of features that have none; None: their lines are malformed.
             new_features: What happens to features that ``features`` lacks: ``"drop"``, or ``"add"`` behind them.
             new_samples: What happens to samples that ``samples`` lacks.
             on_malformed: ``"error"``, or ``"skip"`` a malformed line and count it.
@@ -357,6 +359,7 @@ class Dataset(_handles.Closing, Shown):
         """
         options = {
             "values": values,
+            "default_value": default_value,
             "new_features": new_features,
             "new_samples": new_samples,
             "on_malformed": on_malformed,

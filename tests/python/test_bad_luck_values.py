@@ -125,6 +125,7 @@ PLAIN = {
     "minimum_rating": {"1.5", "5e-324"},
     "folder": {"an empty str", "an accent", "braces", "a folder", "a str of numpy", "a subclass of str"},
     "Dataset.from_text memory_limit": {"0", "2**31"},
+    "Dataset.from_text default_value": {*FLOATS, "0", "-1", "-2**63"},
     **{key: {"an empty list", "a pair", "a list of str", "a generator"} for key in ("features", "samples", "labels")},
     "size": set(),
     "item": {"0"},

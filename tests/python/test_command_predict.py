@@ -239,7 +239,7 @@ def test_a_pipe_is_written_as_it_is(capfd):
 
 def test_ctrl_c_leaves_the_old_lines(folder, monkeypatch):
     def interrupt(*_):
-        yield np.array([0]), np.array([0.5], np.float32)
+        yield [(np.array([[0]]), np.array([[0.5]], np.float32))]
         raise KeyboardInterrupt
 
     (folder / "recs").write_text("old")

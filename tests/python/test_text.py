@@ -53,6 +53,18 @@ def test_values_are_read_if_they_are_wanted(path):
         assert (data.info["minimum"], data.info["maximum"]) == (1, 5)
 
 
+def test_a_feature_without_a_value_has_the_default(tmp_path):
+    path = written(tmp_path, "ann\ttea,5:milk\nbob\tbread\ncid\ttea,x\n")
+    options = {"values": "analog", "on_malformed": "skip"}
+    with dsstne.Dataset.from_text(path, default_value=-0.25, **options) as data:
+        assert data.to_scipy().toarray().tolist() == [[5, -0.25, 0], [0, 0, -0.25]]
+        assert list(data.info["text"]["malformed"]) == ["not_a_number"]
+    with dsstne.Dataset.from_text(path, default_value=0, **options) as data:
+        assert data.to_scipy().data.tolist() == [5, 0, 0], "a value of 0 is stored"
+    with pytest.raises(dsstne.InvalidDataError, match='"milk" has no value; write label,value, give default_value'):
+        dsstne.Dataset.from_text(path, values="analog", default_value=None)
+
+
 def test_the_report_says_what_was_found(path, tmp_path):
     bad = written(tmp_path, "bob\tmilk\nnothing\n")
     with dsstne.Dataset.from_text([path, bad], on_malformed="skip", features=["tea", "milk"]) as data:
@@ -112,6 +124,10 @@ def test_folders_and_compressed_files_are_read(tmp_path):
         ({"paths": [7]}, dsstne.InvalidArgumentError, "path must be a str or a path, not 7"),
         ({"paths": "/dev/null"}, dsstne.InputOutputError, "/dev/null: it is not a regular file"),
         ({"values": "scores"}, dsstne.InvalidArgumentError, "values"),
+        ({"default_value": 1}, dsstne.InvalidArgumentError, 'default_value is for values "analog"'),
+        ({"values": "analog", "default_value": "1"}, dsstne.InvalidArgumentError, "default_value"),
+        ({"values": "analog", "default_value": 1e39}, dsstne.InvalidArgumentError, "default_value"),
+        ({"values": "analog", "default_value": float("nan")}, dsstne.InvalidArgumentError, "default_value: nan"),
         ({"on_malformed": "warn"}, dsstne.InvalidArgumentError, "on_malformed"),
         ({"on_repeated": "sum"}, dsstne.InvalidArgumentError, "on_repeated"),
         ({"features": ["a", "a"]}, dsstne.InvalidArgumentError, 'feature 1 has the label "a", which feature 0 has'),

@@ -87,7 +87,7 @@ def run(given: Namespace) -> None:
     with index:
         wanted = Reader(inputs, given, collection.columns, distinct=False)
         count = 0
-        with outputs.lines(given.output_file) as file:
+        with outputs.texts([given.output_file]) as (file,):
             for line in _lines(given, keys, index, wanted.blocks()):
                 file.write(line)
                 count += 1

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -127,8 +128,7 @@ def together(paths: Sequence[str]) -> Iterator[dict[str, str]]:
             for name in names.values():
                 with open(name, "rb") as file:  # noqa: PTH123
                     os.fsync(file.fileno())
-            for path, name in names.items():
-                os.replace(name, os.path.realpath(path))  # noqa: PTH105
+            _replace([(name, os.path.realpath(path)) for path, name in names.items()])
         except OSError as error:
             text = str(error) if isinstance(error, InputOutputError) else ""
             for path, name in names.items():
@@ -141,24 +141,88 @@ def _refused(path: str, error: OSError, text: str = "") -> OSError:
     return InputOutputError(text or f"cannot write {path}: {error.strerror or error}", error.errno or 0, path)
 
 
+class Text:
+    """A text that is written.
+
+    Args:
+        path: The file.
+        file: The open file.
+    """
+
+    def __init__(self, path: str, file: IO[str]) -> None:
+        self.path, self.file = path, file
+
+    def write(self, text: str) -> None:
+        """Writes text.
+
+        Raises:
+            InputOutputError: The operating system refused to write.
+        """
+        with _writing(self.path):
+            self.file.write(text)
+
+    def finish(self) -> None:
+        """Writes what is left, to the disk if it is a file."""
+        with _writing(self.path), self.file:
+            self.file.flush()
+            if os.path.isfile(self.file.name):  # noqa: PTH113 - a pipe cannot be synchronised
+                os.fsync(self.file.fileno())
+
+
 @contextlib.contextmanager
-def lines(path: str) -> Iterator[IO[str]]:
-    """Opens a text for writing; a pipe or device is written at once, a file when it is complete.
+def texts(paths: Sequence[str]) -> Iterator[list[Text]]:
+    """Opens texts for writing; pipes and devices are written at once, and all files appear when all are complete.
 
     Raises:
-        InputOutputError: The operating system refused to write; an existing file is unchanged.
+        InputOutputError: The operating system refused to write; existing files are unchanged.
     """
+    with contextlib.ExitStack() as stack:
+        opened, complete = [], []
+        for path in paths:
+            name, mode = _target(path), "a"
+            if _is_regular(path):
+                name, mode = stack.enter_context(beside(path)), "x"
+                complete.append((name, os.path.realpath(path)))
+            with _writing(path):
+                file = stack.enter_context(open(name, mode, encoding="utf-8", newline="\n"))  # noqa: PTH123
+            opened.append(Text(path, file))
+        yield opened
+        for text in opened:
+            text.finish()
+        _replace(complete)
+
+
+def _replace(complete: Sequence[tuple[str, str]]) -> None:
+    """Renames files; if one cannot be renamed, those before it are again as they were."""
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as undo:
+        for name, target in complete:
+            if len(complete) > 1:
+                old = f"{name}.old"
+                stack.callback(Path(old).unlink, missing_ok=True)
+                if os.path.exists(target):  # noqa: PTH110
+                    _keep(target, old)
+                    undo.callback(os.replace, old, target)
+                else:
+                    undo.callback(Path(target).unlink, missing_ok=True)
+            with _writing(target):
+                os.replace(name, target)  # noqa: PTH105
+        undo.pop_all()
+
+
+def _keep(path: str, name: str) -> None:
+    """Gives a file a second name, or copies it where files have only one."""
     try:
-        if not _is_regular(path):
-            with open(_target(path), "a", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
-                yield file
-            return
-        with beside(path) as name:
-            with open(name, "x", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, os.path.realpath(path))  # noqa: PTH105
+        os.link(path, name)
+    except OSError:
+        with _writing(path):
+            shutil.copy2(path, name)
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Turns an error of the operating system into one that names the file."""
+    try:
+        yield
     except OSError as error:
         if isinstance(error, InputOutputError):
             raise

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from dsstne._commands.filter_sets import FilterSet
     from dsstne._commands.indexes import Index
     from dsstne._commands.sources import Source
     from dsstne.model import Model
@@ -25,12 +26,15 @@ def parse(arguments: Sequence[str]) -> Namespace:
     parser = flags.Parser("predict", "Writes the best items of each sample, or the values of a layer, as text.")
     parser.flag("-n", required=True, type=flags.path, metavar="NETWORK", help="trained network: .nc or .dsstne")
     parser.flag("-r", required=True, type=flags.path, metavar="SAMPLES", help="samples: text, NetCDF or Dataset.save")
-    parser.flag("-s", required=True, type=flags.path, metavar="RECS", help="text file to write; replaced if it exists")
+    written = "text file to write, replaced if it exists; JSON of -f may name others"
+    parser.flag("-s", required="-f" not in arguments, type=flags.path, metavar="RECS", help=written)
     parser.flag("-d", type=flags.name, metavar="NAME", help="data set NAME_input or NAME is the network's input")
     parser.flag("-i", type=flags.path, metavar="FEATURES", help="index of the input's features; a text needs it")
     index = "index of the output's features (default: the names in NETWORK)"
     parser.flag("-o", type=flags.path, metavar="FEATURES", help=index)
-    listed = "items to leave out for each sample, in the format of SAMPLES; their values do not count"
+    listed = (
+        "items to leave out for each sample, like SAMPLES (values do not count), or JSON that names several filters"
+    )
     parser.flag("-f", type=flags.path, metavar="FILTER", help=listed)
     factor = "multiply the scores by the values of FILTER; 0 or no value leaves out"
     parser.flag("--filter-values", action="store_true", help=factor)
@@ -57,18 +61,18 @@ def conversion(text: str) -> str:
 
 def run(given: Namespace) -> None:
     """Reads the samples, computes, and writes the lines."""
+    import numpy as np
+
     from dsstne import load
-    from dsstne._commands import filters, indexes, outputs, ranking, sources
+    from dsstne._commands import filter_sets, filters, indexes, listing, outputs, ranking, sources
     from dsstne.progress import Steps
 
-    read = {"-n": given.n, "-r": given.r, "-i": given.i, "-o": given.o, "-f": given.f}
-    outputs.check_distinct({"-s": given.s}, {flag: path for flag, path in read.items() if path is not None})
-    outputs.check("-s", given.s, regular=False)
+    sets = filter_sets.of(given)
     with load(given.n, threads=given.threads) as model:
         layer = _layer(given, model)
         is_output = layer in model.outputs
         labels, notes = _labels(given, model, layer) if is_output else (None, [])
-        data, more = _samples(given, model)
+        data, shared, more = _samples(given, model, labels, sets)
         first = next(iter(data.values()))
         count = first.matrix.shape[0]
         samples = list(map(str, first.rows if first.rows is not None else range(count)))
@@ -79,34 +83,32 @@ def run(given: Namespace) -> None:
         X = {name: source.matrix for name, source in data.items()}
         task = ranking.Task(model, X, count, layer, units, {"batch_size": given.b, **options})
         if labels is None or k is None:
-            answers = ranking.values_of(task, k)
+            blocks = ranking.values_of(task, k)
         else:
-            chosen = None
-            if given.f is not None:
-                width, data_sets = model.outputs[layer], indexes.kept(model, "datasets")
-                chosen = filters.read(given, samples, labels, width, layer, data_sets, first)
-                findings.append(chosen.findings)
-            if chosen is not None and given.filter_values:
-                answers = ranking.multiplied(task, k, chosen.matrix)
-            else:
-                answers = ranking.best_items(task, k, None if chosen is None else filters.listed(chosen.matrix))
-        names = list(map(str, range(units))) if labels is None else labels
-        piece, short = f"%s,{given.p}:", 0
+            data_sets = indexes.kept(model, "datasets")
+            reader = filters.Reader(given, samples, labels, model.outputs[layer], layer, data_sets, first, shared)
+            chosen = [reader.read(one) for one in sets]
+            findings += reader.findings
+            blocks = ranking.best_items(task, k, chosen)
+        names = np.array(list(map(str, range(units))) if labels is None else labels, object)
+        short, done = [0] * len(sets), 0
         bar = Steps("samples", wanted=True)
-        with outputs.lines(given.s) as file:
-            for number, (sample, (ids, values)) in enumerate(zip(samples, answers, strict=True), 1):
-                pairs = zip([names[unit] for unit in ids.tolist()], values.tolist(), strict=True)
-                line = piece * len(ids) % tuple(part for pair in pairs for part in pair)
-                file.write(f"{sample}\t{line}\n")
-                short += len(ids) < (units if k is None else k)
-                if number % 1000 == 0:
-                    bar.update({"steps": count, "done": number})
-        bar.update({"steps": count, "done": count})
+        with outputs.texts([one.output for one in sets]) as files:
+            for answers in blocks:
+                block = samples[done : done + len(answers[0][0])]
+                done += len(block)
+                for number, (file, (ids, values)) in enumerate(zip(files, answers, strict=True)):
+                    for text in listing.lines(block, names, ids, values, given.p):
+                        file.write(text)
+                    short[number] += int(np.count_nonzero(ids[:, -1] < 0))
+                bar.update({"steps": count, "done": done})
         bar.close()
-    result = f"{given.s}: {sources.counted(count, 'line')}"
-    if short:
-        result += f", of which {short:,} have fewer than {k:,} items, because the filter leaves no more"
-    print("\n".join([result, *dict.fromkeys(filter(None, findings))]), file=sys.stderr)
+    results = []
+    for one, fewer in zip(sets, short, strict=True):
+        results.append(f"{one.output}: {sources.counted(count, 'line')}")
+        if fewer:
+            results[-1] += f", of which {fewer:,} have fewer than {k:,} items, because the filter leaves no more"
+    print("\n".join([*results, *dict.fromkeys(filter(None, findings))]), file=sys.stderr)
 
 
 def _layer(given: Namespace, model: Model) -> str:
@@ -161,9 +163,15 @@ def _of_layer(flag: str, path: str, labels: Any, known: Index) -> tuple[Any, lis
     return labels[: known.size], notes
 
 
-def _samples(given: Namespace, model: Model) -> tuple[dict[str, Source], list[str]]:
-    """Reads the matrices of the inputs, as wide as the layers; returns notes for the user, too."""
-    from dsstne._commands import indexes, sources
+def _samples(
+    given: Namespace, model: Model, labels: Sequence[str] | None, sets: Sequence[FilterSet]
+) -> tuple[dict[str, Source], Source | None, list[str]]:
+    """Reads the matrices of the inputs, as wide as the layers.
+
+    Returns:
+        What was read by layer; the text of the samples for filters that are it; and notes for the user.
+    """
+    from dsstne._commands import filters, indexes, sources
     from dsstne.errors import InvalidArgumentError
     from dsstne.textfile import read_index
 
@@ -184,14 +192,26 @@ def _samples(given: Namespace, model: Model) -> tuple[dict[str, Source], list[st
         raise InvalidArgumentError(
             f"-d: the layer {first!r} of {given.n} takes the data set {names[first]!r}, and not {given.d}_input"
         )
-    read = sources.by_layer("-r", given.r, [*model.inputs], names, given, features=features, values=given.t)
+    # A filter that is the text of the samples, with the same index, is read with them.
+    is_shared = is_text and features is not None and labels == list(features)
+    is_shared = is_shared and any(sources.is_same(path, given.r) for one in sets for path in one.samples)
+    reading: dict[str, Any] = {"values": given.t}
+    if is_shared and given.filter_values and given.t == "indicator":
+        reading = {"values": "analog", "default_value": 0.0}
+    read = sources.by_layer("-r", given.r, [*model.inputs], names, given, features=features, **reading)
+    # Without a value a line of the samples may be malformed where that of a filter is not.
+    source = next(iter(read.values()))
+    is_shared = is_shared and "no_value" not in source.matrix.info["text"]["malformed"]
+    shared = source if is_shared else None
+    if reading["values"] != given.t:
+        read[first] = source._replace(matrix=filters.ones(source.matrix.to_scipy(), bool))
     for layer, source in read.items():
         if features is not None and len(model.inputs) > 1:
             own = indexes.Index(f"-i: {given.i}", len(features), features)
             notes.append(indexes.compare("feature", own, indexes.of("feature", f"-r: {given.r}", source)))
         read[layer], more = indexes.as_wide("-r", given.r, source, known[layer])
         notes += more
-    return read, [note for note in dict.fromkeys(notes) if note]
+    return read, shared, [note for note in dict.fromkeys(notes) if note]
 
 
 def _length(given: Namespace, layer: str, units: int, is_output: bool) -> int | None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator, Mapping, Sequence
 
-# What is wrong with a line of each kind of dataset.info["text"]["malformed"].
-_MALFORMED = {
+# What is wrong with a line of each kind of dataset.info["text"]["malformed"], and of a node filter.
+MALFORMED = {
     "no_tab": "no TAB",
     "empty_sample": "no label of the sample",
     "sample_character": "a colon or comma in the label of the sample",
@@ -45,6 +45,8 @@ _MALFORMED = {
     "not_extreme": "another form than `label,label feature:value`",
     "no_such_label": "a label that the first line does not count",
     "no_such_feature": "a feature that the first line does not count",
+    "tab": "a TAB",
+    "colon": "a colon",
 }
 
 # What only ``dsstne convert`` reads.
@@ -125,6 +127,11 @@ def _told(begin: bytes) -> str:
         if begin.lower().startswith(magic.lower()):
             return kind
     return "extreme" if _COUNTS.match(begin) else "dsstne" if _MODEL.match(begin) else "text"
+
+
+def is_same(path: str, other: str) -> bool:
+    """Reports whether two paths name the same file or folder."""
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def read_text(path: str, given: Namespace, **options: Any) -> Source:
@@ -292,12 +299,12 @@ def findings(path: str, text: dict[str, Any]) -> str:
     """Says what was left out of a text, and where the first malformed line of each kind is; "" if nothing was."""
     parts = []
     if any(kind["lines"] for kind in text["malformed"].values()):
-        parts.append(skipped_lines(text["malformed"], _MALFORMED))
-    if text["repeated_samples"]:
+        parts.append(skipped_lines(text["malformed"], MALFORMED))
+    if text.get("repeated_samples"):
         parts.append(f"{counted(text['repeated_samples'], 'sample')} repeated, of which the last line counts")
     if text["unknown_features"]:
         parts.append(f"left out {text['unknown_features']:,} entries whose features are not in the index")
-    if text["unknown_samples"]:
+    if text.get("unknown_samples"):
         parts.append(f"left out {counted(text['unknown_samples'], 'sample')} not in the index")
     return f"{path}: {'; '.join(parts)}" if parts else ""
 

@@ -30,6 +30,7 @@ class Bench:
     full: bool
     data: Path  # folder of the real data
     case: str = ""  # only cases with this in their names
+    tiny: bool = False  # the smallest sizes and one turn, which try a workload and measure nothing
     limits: Limits = field(default_factory=Limits)
     threads: int = field(default_factory=threads_available)
 
@@ -39,7 +40,7 @@ class Bench:
 
     def repeats(self, quick: int = 3, full: int = 7) -> int:
         """Turns of a measurement."""
-        return full if self.full else quick
+        return 1 if self.tiny else full if self.full else quick
 
     def peak(self, precision: str = "float32", instruction_set: str = "auto") -> Callable[[], float]:
         """Measures operations on registers, with all threads."""

@@ -43,15 +43,15 @@ print(json.dumps([seconds, busy, data.nbytes + names, grown, data.nnz, data.shap
 """
 
 
-def write(path: Path, features: int, *, times: bool) -> None:
+def write(path: Path, entries: int, samples: int, features: int, *, times: bool) -> None:
     """Writes the text: popular features first, and every one of them at least once."""
     random = np.random.default_rng(0)
-    chosen = (features * random.random(ENTRIES) ** 3).astype(np.int64)
-    chosen[random.choice(ENTRIES, features, replace=False)] = np.arange(features)
-    when = random.integers(789_652_009, 1_427_784_002, ENTRIES) if times else None
-    ends = np.linspace(0, ENTRIES, SAMPLES + 1).astype(np.int64)
+    chosen = (features * random.random(entries) ** 3).astype(np.int64)
+    chosen[random.choice(entries, features, replace=False)] = np.arange(features)
+    when = random.integers(789_652_009, 1_427_784_002, entries) if times else None
+    ends = np.linspace(0, entries, samples + 1).astype(np.int64)
     with path.open("w") as file:
-        for sample in range(SAMPLES):
+        for sample in range(samples):
             row = slice(ends[sample], ends[sample + 1])
             labels = map(str, chosen[row].tolist())
             if when is not None:
@@ -69,21 +69,23 @@ def read(path: Path, threads: int) -> Any:
 
 def lines(bench: Bench) -> Iterator[Line]:
     """Each text on all threads and on one, and the memory beside the result."""
+    divisor = 1000 if bench.tiny else 1
     with tempfile.TemporaryDirectory() as folder:
         for case, features in LABELS.items():
             path = Path(folder, "text")
-            write(path, features, times=features < 1_000_000)
-            yield from plain_lines(bench, path, case, features)
+            sizes = ENTRIES // divisor, features // divisor
+            write(path, sizes[0], SAMPLES // divisor, sizes[1], times=features < 1_000_000)
+            yield from plain_lines(bench, path, case, features, list(sizes))
             if features < 1_000_000:
                 yield from compressed_lines(bench, path, case)
 
 
-def plain_lines(bench: Bench, path: Path, case: str, features: int) -> Iterator[Line]:
-    """A text that is not compressed."""
+def plain_lines(bench: Bench, path: Path, case: str, features: int, sizes: list[int]) -> Iterator[Line]:
+    """A text that is not compressed, with so many entries and features."""
     megabytes = path.stat().st_size / 1e6
     for threads in (bench.threads, 1):
         runs = [read(path, threads) for _ in range(bench.repeats(3, 5))]
-        assert all(run[4:] == [ENTRIES, features] for run in runs)
+        assert all(run[4:] == sizes for run in runs)
         speeds = [", ".join(f"{megabytes / run[n]:.0f}" for run in runs) for n in (0, 1)]
         note = f"{megabytes:.0f} MB; MB/s: {speeds[0]}; MB per second of processor time: {speeds[1]}"
         words, least, aim = f"{case}, {threads} threads", *((100, 300) if features < 1_000_000 else (40, 100))

@@ -25,17 +25,18 @@ STORED_MEMORY = Goal("value", 1.3, 0.8)
 
 def lines(bench: Bench) -> Iterator[Line]:
     """Many queries and one, and what an index adds to the memory."""
-    precision = "int8" if bench.limits.peak("int8") > 0 else "float32"
-    parameters = {"vectors": VECTORS, "size": SIZE, "k": K}
-    with Contestant(make, "dsstne", bench.threads) as us:
+    vectors = VECTORS // 1000 if bench.tiny else VECTORS
+    precision = "int8" if not bench.tiny and bench.limits.peak("int8") > 0 else "float32"
+    parameters = {"vectors": vectors, "size": SIZE, "k": K}
+    with Contestant(make, "dsstne", bench.threads, vectors) as us:
         found = us.call("search", QUERIES)
-        with Contestant(make, "FAISS", bench.threads) as them:
+        with Contestant(make, "FAISS", bench.threads, vectors) as them:
             alike = compare(found, them.call("search", QUERIES))
             for queries in (QUERIES, 32, 1):
                 turns = take_turns(
                     lambda queries=queries: us.call("run", queries),
                     lambda queries=queries: them.call("run", queries),
-                    bench.peak(precision),
+                    None if bench.tiny else bench.peak(precision),
                     bench.repeats(3, 7),
                 )
                 yield Line(
@@ -44,9 +45,9 @@ def lines(bench: Bench) -> Iterator[Line]:
                     turns.ours,
                     turns.peer,
                     them.call("name"),
-                    work=2 * VECTORS * SIZE * queries / 1e9,
+                    work=2 * vectors * SIZE * queries / 1e9,
                     limit=turns.limit,
-                    limit_name=bench.peak_name(precision),
+                    limit_name="" if bench.tiny else bench.peak_name(precision),
                     goal=GOALS.get(queries),
                     parameters={**parameters, "queries": queries},
                     note=alike if queries == QUERIES else "",
@@ -91,10 +92,10 @@ def compare(ours: tuple[np.ndarray, np.ndarray], theirs: tuple[np.ndarray, np.nd
 class Searcher:
     """Searches the same vectors; they are made where they are needed, since sending them would take long."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, vectors: int) -> None:
         self.threads = threads
         random = np.random.default_rng(0)
-        self.vectors = random.standard_normal((VECTORS, SIZE), np.float32)
+        self.vectors = random.standard_normal((vectors, SIZE), np.float32)
         self.queries = random.standard_normal((QUERIES, SIZE), np.float32)
 
     def search(self, queries: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,8 +119,8 @@ class Searcher:
 class Ours(Searcher):
     """`neighbors.Index`."""
 
-    def __init__(self, threads: int, storage: str = "float32") -> None:
-        super().__init__(threads)
+    def __init__(self, threads: int, vectors: int, storage: str = "float32") -> None:
+        super().__init__(threads, vectors)
         from measure.resident import resident
 
         from dsstne.neighbors import Index
@@ -141,12 +142,12 @@ class Ours(Searcher):
 class Theirs(Searcher):
     """FAISS's `IndexFlatIP`."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, vectors: int) -> None:
         try:
             import faiss
         except ImportError:
             raise UnavailableError("FAISS is not installed") from None
-        super().__init__(threads)
+        super().__init__(threads, vectors)
         faiss.omp_set_num_threads(threads)
         self.version, self.index = faiss.__version__, faiss.IndexFlatIP(SIZE)
         self.index.add(self.vectors)
@@ -159,8 +160,8 @@ class Theirs(Searcher):
         return f"FAISS {self.version}: IndexFlatIP, {self.threads} threads"
 
 
-def make(who: str, threads: int) -> Any:
+def make(who: str, threads: int, vectors: int) -> Any:
     """For `alternate.Contestant`."""
     if who == "FAISS":
-        return Theirs(threads)
-    return Ours(threads, "bfloat16" if who == "bfloat16" else "float32")
+        return Theirs(threads, vectors)
+    return Ours(threads, vectors, "bfloat16" if who == "bfloat16" else "float32")
