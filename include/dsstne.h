@@ -367,8 +367,8 @@ dsstne_status dsstne_model_get_attribute(dsstne_model model, const char *name, c
                                          dsstne_error *err);
 
 /* Copies a whole tensor out or in; bytes must be the size of the tensor. Its dtype is "F32", "U8", "I64" or "I32", or
- * for vectors "F16" (IEEE 754) or "BF16" (the upper half of a float), as dsstne_model_describe reports. New values must be
- * finite. Except for the names of items, the tensor must exist.
+ * for vectors "F16" (IEEE 754) or "BF16" (the upper half of a float), as dsstne_model_describe reports. New values must
+ * be finite. Except for the names of items, the tensor must exist.
  * To name the items, set "items.bytes" (U8, any size) and then "items.offsets" (I64, one more than items), even if the
  * model has no such tensors yet; docs/model-file.md describes them. Threads that name the items of one model must take
  * turns. */

@@ -802,11 +802,11 @@ KERNELS: dict[str, Kernel] = {
                 16,
                 (0, 1),
                 lambda v: up(v.things, 32) * v.columns / 8,
-                within="add_products",
+                within="products",
             ),
         ),
         elements=lambda v: v.rows * v.things * v.columns,
-        unused=lambda v: ("square = fma", "square +=", "const double norm", "add_products<uint16_t>("),
+        unused=lambda v: ("square = fma", "square +=", "const double norm", "products_of_halves"),
         hops=(8, 0),
     ),
     "ranked": Kernel(

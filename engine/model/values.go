@@ -24,7 +24,8 @@ func (m *Model) GetTensor(name string, dst []byte) error {
 }
 
 // SetTensor replaces a whole tensor by src, little-endian and row-major. Tensors other than names must exist and have
-// the size of src, and floating-point numbers must be finite. "items.bytes" and then "items.offsets" set names (items.go).
+// the size of src, and floating-point numbers must be finite. "items.bytes" and then "items.offsets" set names
+// (items.go).
 func (m *Model) SetTensor(name string, src []byte) error {
 	unlock, err := m.TryWrite()
 	if err != nil {

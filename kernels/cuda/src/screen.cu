@@ -352,27 +352,31 @@ constexpr int kInFlight = 16;
 DEVICE float ldg(const float *x, int64_t) { return __ldg(x); }
 DEVICE float ldg(const uint16_t *x, int64_t storage) { return number_at(x, 0, storage); }
 
-// Adds a lane's products with an item's weights of a source, and of these with themselves.
+// A lane's products with weights of an item, added up, and if it is for cosines those of the weights with themselves.
 template <class Number>
-DEVICE void add_products(const ScreenArgs &a, const ScoreSource &source, int64_t u, int64_t item, double &sum,
-                         double &square) {
-  const int columns = item < 0 ? 0 : int(source.columns);
-  const float *hidden = source.h + u * source.columns;
-  const Number *weights = weights_of<Number>(source, item);
+DEVICE double2 products(const float *hidden, const Number *weights, int columns, int64_t storage, bool cosine) {
+  double sum = 0.0, square = 0.0;
   for (int from = threadIdx.x % kRankLanes; from < columns; from += kInFlight * kRankLanes) {
     float w[kInFlight], h[kInFlight];
 #pragma unroll
     for (int n = 0; n < kInFlight; n++) {
       const int k = from + n * kRankLanes;
-      w[n] = k < columns ? ldg(weights + k, source.storage) : 0.0f;
+      w[n] = k < columns ? ldg(weights + k, storage) : 0.0f;
       h[n] = k < columns ? hidden[k] : 0.0f;
     }
 #pragma unroll
     for (int n = 0; n < kInFlight; n++) {  // a product of zeros changes no sum
       sum = fma(double(h[n]), double(w[n]), sum);
-      if (a.temperature != 0.0f) square = fma(double(w[n]), double(w[n]), square);
+      if (cosine) square = fma(double(w[n]), double(w[n]), square);
     }
   }
+  return {sum, square};
+}
+
+// The same of 2 bytes, not inlined: the registers of both would not fit.
+DEVICE_CALL double2 products_of_halves(const float *hidden, const uint16_t *weights, int columns, int64_t storage,
+                                       bool cosine) {
+  return products(hidden, weights, columns, storage, cosine);
 }
 
 // The score of an item by eight threads, each one of Dot's lanes; it is known to all of them. Item -1 is none, but the threads
@@ -381,11 +385,13 @@ DEVICE float score_of_item(const ScreenArgs &a, int64_t u, int64_t item) {
   double score = 0.0;
   for (int s = 0; s < a.sources; s++) {
     const ScoreSource &source = a.source[s];
-    double sum = 0.0, square = 0.0;
-    if (source.storage == STORAGE_float32)
-      add_products<float>(a, source, u, item, sum, square);
-    else
-      add_products<uint16_t>(a, source, u, item, sum, square);
+    const int columns = item < 0 ? 0 : int(source.columns);
+    const float *hidden = source.h + u * source.columns;
+    const bool cosine = a.temperature != 0.0f;
+    auto [sum, square] =
+        source.storage == STORAGE_float32
+            ? products(hidden, weights_of<float>(source, item), columns, source.storage, cosine)
+            : products_of_halves(hidden, weights_of<uint16_t>(source, item), columns, source.storage, cosine);
     for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
     score += sum;
     if (a.temperature == 0.0f) continue;
