@@ -49,7 +49,7 @@ def encode_names(names: Any, what: str = "items") -> tuple[NDArray[np.uint8], ND
 def digest_of_encoded(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> str:
     """Returns the digest of names: their number, a blank, and the SHA-256 of the offsets and the bytes in hexadecimal.
 
-    docs/dataset-file.md and docs/dsstne.md say so, too; the record of a dataset file has the same SHA-256.
+    docs/dataset-file.md and docs/dsstne-commands.md say so, too; the record of a dataset file has the same SHA-256.
     """
     digest = hashlib.sha256(np.ascontiguousarray(offsets, "<i8").data)
     digest.update(text.data)

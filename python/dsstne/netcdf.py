@@ -142,7 +142,7 @@ def write(
 
     As DSSTNE's converter does, it rounds the columns up to a multiple of 128; the attribute ``columns<n>`` has the
     number before, and :func:`read` takes it. Names are variables of strings, and their digests attributes
-    (docs/dsstne.md), which DSSTNE does not read.
+    (docs/dsstne-commands.md), which DSSTNE does not read.
 
     Args:
         path: File to write. An existing one is replaced when the new one is complete, and the new one has its mode.

@@ -27,7 +27,7 @@ TRAIN = ["train", "-c", "config.json", "-e", "2"]
 PREDICT = ["predict", "-s", "recs", "-k", "2"]
 
 DOCUMENTED = {}
-PAGE = Path(__file__).parents[2] / "docs" / "dsstne.md"
+PAGE = Path(__file__).parents[2] / "docs" / "dsstne-commands.md"
 exec(re.search(r"```python\n(import hashlib.*?)```", PAGE.read_text(), re.DOTALL)[1], DOCUMENTED)
 digest = DOCUMENTED["digest"]  # of labels
 

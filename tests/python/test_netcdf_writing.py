@@ -27,7 +27,7 @@ def damaged(indptr, indices, values=None):
 
 
 def digest(labels):
-    """Returns the digest of labels as docs/dsstne.md describes it."""
+    """Returns the digest of labels as docs/dsstne-commands.md describes it."""
     encoded = [label.encode() for label in labels]
     ends = [sum(map(len, encoded[:n])) for n in range(len(encoded) + 1)]
     whole = struct.pack(f"<{len(ends)}q", *ends) + b"".join(encoded)

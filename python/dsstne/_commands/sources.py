@@ -59,7 +59,7 @@ _OTHERS = {
 # Kinds of files, and programs that compress, by the bytes with which files begin.
 _BEGINS = {b"ARROW1": "mapped", b"PK\3\4": "npz", b"PK\5\6": "npz", b"%%MatrixMarket": "mtx"}
 _COMPRESSED = {b"\xfd7zXZ\0": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
-_COUNTS = re.compile(rb"\s*[0-9]+ +[0-9]+ +[0-9]+ *\r?\n")  # the first line of a text of extreme classification
+_COUNTS = re.compile(rb" *[0-9]+ +[0-9]+ +[0-9]+ *\r?\n")  # the first line of a text of extreme classification
 _MODEL = re.compile(rb".{6}\0\0\{", re.DOTALL)  # the length of the header, and the header, which is JSON
 
 
