@@ -56,8 +56,8 @@ class DataSet:
             a loss).
         indexed: Whether examples share stored rows.
         weighted: Whether each example has a weight.
-        items_digest: The digest of the names of the columns, see docs/dsstne-commands.md: their number and a SHA-256; None
-            if the file has none.
+        items_digest: The digest of the names of the columns: their number and a SHA-256; None if the file has none. See
+            docs/dsstne-commands.md.
         rows_digest: The digest of the names of the rows; None if the file has none.
     """
 
