@@ -273,6 +273,16 @@ def test_indexes_that_flags_name_are_made_once_and_then_number_the_text(folder):
     assert not [name for name in os.listdir(folder) if name.startswith("b.npz.")]
 
 
+@pytest.mark.parametrize("known", [[*ITEMS, "another"], ITEMS[:20]])
+def test_an_index_that_has_grown_since_or_before_still_fits(known):
+    save(items=ITEMS, rows=ROWS)
+    dsstne.write_index("index", known)
+    assert convert("in.arrow", "a.arrow", "--features", "index") == 0
+    values, items, rows = content("a.arrow")
+    assert (values == X.toarray()).all()
+    assert (items, rows) == (ITEMS, ROWS)
+
+
 def test_the_index_beside_a_text_keeps_the_order_of_features(folder):
     save(matrix=np.array([[0, 0, 1], [0, 2, 0]]), items=["a", "b", "c"])
     assert convert("in.arrow", "out.txt") == 0

@@ -280,24 +280,24 @@ def _read_netcdf(path: str, given: Namespace, part: str, two: bool) -> dict[str,
 
 
 def _named(source: Any, path: str, known: Mapping[str, Any]) -> Any:
-    """Names columns and rows by indexes.
+    """Names columns and rows by indexes, which may have grown since the file was made.
 
     Raises:
-        InvalidDataError: An index has another number of labels, or other labels than the file.
+        InvalidDataError: The index is another one than the file has, or too short for a file without names.
     """
+    from dsstne._commands import indexes
     from dsstne.errors import InvalidDataError
 
-    for axis, key, field in ((1, "features", "items"), (0, "samples", "rows")):
-        labels, own, n = known.get(key), getattr(source, field), source.matrix.shape[axis]
+    for key, field in (("features", "items"), ("samples", "rows")):
+        labels, what = known.get(key), key.removesuffix("s")
         if labels is None:
             continue
-        if len(labels) != n:
-            raise InvalidDataError(f"--{key}: the index has {len(labels):,} labels, and {path} has {n:,} {key}")
-        if own is not None:
-            for at, (label, name) in enumerate(zip(labels, own, strict=True)):
-                if str(label) != str(name):
-                    raise InvalidDataError(f"--{key}: the index has {label!r} at {at:,}, and {path} has {str(name)!r}")
-        source = source._replace(**{field: labels})
+        own, index = indexes.of(what, path, source), indexes.Index(f"--{key}", len(labels), labels)
+        indexes.compare(what, index, own)  # a file without names gets its names here, so that a note would say nothing
+        if index.size >= own.size:
+            source = source._replace(**{field: labels[: own.size]})
+        elif own.labels is None:
+            raise InvalidDataError(f"{indexes.different(what, index, own)}; the index must have all of them")
     return source
 
 
