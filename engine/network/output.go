@@ -169,7 +169,7 @@ func (k *outputLayer) forward(b *builder, i int) {
 		shard.Sources = append(shard.Sources, source)
 	}
 	switch {
-	case b.Training() != nil && (b.net.adds(i) || k.cap > 0):
+	case b.Training() != nil && (b.net.adds(i) || k.caps(b, i)):
 		b.sumAddend(i)
 	case b.net.adds(i):
 		b.addScores(i, &shard)
@@ -248,12 +248,15 @@ func (b *builder) addScores(i int, shard *program.Shard) {
 	shard.Scorer = kernels.Scorer{Items: shard.Items, IsGiven: true, Given: sum.Out}
 }
 
+// caps reports whether a step caps the gradient of the logits: only where something learns by it.
+func (k *outputLayer) caps(b *builder, i int) bool { return k.cap > 0 && b.goesBack(i) }
+
 func (k *outputLayer) loss(b *builder, i, term int) {
 	if b.net.Terms[term].touchesEntries() {
 		k.lossOfEntries(b, i, term)
 		return
 	}
-	l, scorer, loss := &b.net.Layers[i], b.Shard(i).Scorer, b.net.Terms[term].Loss
+	l, scorer, loss, caps := &b.net.Layers[i], b.Shard(i).Scorer, b.net.Terms[term].Loss, k.caps(b, i)
 	op := &kernels.Output{
 		Name: l.Name, Target: b.slots[i], Term: term, Items: scorer.Items, Bias: scorer.Bias, Temperature: k.temperature,
 		Loss: loss, Weighted: b.Training().Weighted, Optimizer: b.Training().Optimizer, TiedInput: -1,
@@ -262,20 +265,20 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	for n, s := range b.those(l.Sources, false) {
 		source := scorer.Sources[n]
-		if k.cap > 0 && scorer.Items > 0 { // without items the op leaves 0 as their part of the gradient
+		if caps && scorer.Items > 0 { // without items the op leaves 0 as their part of the gradient
 			source.Weight = unchanged(source.Weight)
 		} else {
 			source.DH, source.Accumulate = b.addTo(s, b.Sharded())
 		}
 		op.Sources = append(op.Sources, source)
 	}
-	if k.cap > 0 && op.Bias != nil {
+	if caps && op.Bias != nil {
 		op.Bias = unchanged(op.Bias)
 	}
-	if b.net.adds(i) || k.cap > 0 {
-		sums, _ := b.addTo(i, b.Sharded() && k.cap == 0)
+	if b.net.adds(i) || caps {
+		b.addTo(i, b.Sharded() && !caps)
 		op.Addend = kernels.Addend{
-			Sum: sums, Stride: l.Size, First: b.Shard(i).First, Empty: !b.net.adds(i),
+			Sum: b.values[i].gradient, Stride: l.Size, First: b.Shard(i).First, Empty: !b.net.adds(i),
 		}
 	}
 	if loss.NeedsStats() {
@@ -287,7 +290,7 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 		touched := min(b.Entries(slot), scorer.Items)
 		op.TiedGradient = b.LeaveGradient(tensor, touched*op.Sources[0].Weight.Columns)
 	}
-	if slot < 0 && k.cap == 0 { // of a tied weight, the input updates rows, too
+	if slot < 0 && !caps { // of a tied weight, the input updates rows, too
 		for _, source := range op.Sources {
 			b.KeepRounded(op, source.Weight)
 		}
@@ -310,7 +313,7 @@ func (k *outputLayer) loss(b *builder, i, term int) {
 	}
 	b.Agree()
 	b.Add(kernels.OutputStep{Output: op})
-	if k.cap > 0 {
+	if caps {
 		k.updateCapped(b, i)
 	}
 }

@@ -174,6 +174,10 @@ func TestRulesAreEnforced(t *testing.T) {
 			`layers[1].delta_norm is -1; it must be a number of at least 0`},
 		"delta_norm of cosine logits": {output(`, "delta_norm": 1, "temperature": 0.5`),
 			`layers[2].delta_norm is 1, but the layer has cosine logits (temperature), whose gradient it cannot limit`},
+		"delta_norm of stored entries": {
+			`{"layers": [{"name": "in", "kind": "input"}, {"name": "h", "kind": "hidden", "size": 8},
+				{"name": "out", "kind": "output", "delta_norm": 1}], "loss": {"kind": "squared", "stored_only": true}}`,
+			`layers[2].delta_norm is 1, but a loss of stored entries or negatives has no gradient of all items`},
 		"negative weight_norm": {unit(`, "size": 8, "weight_norm": -1`),
 			`layers[1].weight_norm is -1; it must be a number of at least 0`},
 		"weight_norm as a word": {output(`, "weight_norm": "auto"`),

@@ -196,7 +196,8 @@ def views(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         path: A file of :meth:`dsstne.Model.save`.
 
     Returns:
-        The arrays by the names of docs/model-file.md; biases have one dimension.
+        The arrays by the names of docs/model-file.md; biases have one dimension. Numbers of bfloat16, which NumPy does
+        not have, are their bits as uint16.
 
     Raises:
         CorruptFileError: The file is not a model file, or its header is damaged.
