@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def run(given: Namespace) -> None:
     """Reads IN and writes OUT."""
-    from dsstne._commands import outputs, sources
+    from dsstne._commands import locks, outputs, sources
     from dsstne.errors import InvalidArgumentError
 
     indexes = {f"--{key}": getattr(given, key) for key in ("features", "samples")}
@@ -87,7 +87,11 @@ def run(given: Namespace) -> None:
         return
     if given.to == "dsstne":
         raise InvalidArgumentError(f"{given.input} holds data, and a .dsstne file a network; give OUT another ending")
-    _convert_data(given, kind, made, {flag: path for flag, path in read.items() if path is not None})
+    with locks.held(made.values()):
+        # Another command may have made an index in the meantime.
+        made = {flag: path for flag, path in made.items() if not os.path.exists(path)}  # noqa: PTH110
+        read |= {flag: path for flag, path in indexes.items() if flag not in made}
+        _convert_data(given, kind, made, {flag: path for flag, path in read.items() if path is not None})
 
 
 def _is_network(path: str) -> bool:
@@ -142,14 +146,24 @@ def _convert_network(given: Namespace) -> None:
                 labels[f"{given.output}.features"] = list(map(str, model.items))
         labels = _writable(labels, (), lost)
         _check_new(given, [*labels])
-        with outputs.together([*labels, given.output]) as names:
+        with outputs.together([*labels]) as names:
             _write_indexes(labels, names)
             if given.to == "netcdf":
-                _netcdf_model.save(model, names[given.output])
+                _netcdf_model.save(model, given.output)
             else:
-                model.save(names[given.output])
+                model.save(given.output)
         result = f"{model._parameters:,} parameters"
+    _remove_stale(given, labels)
     _finish(given, result, [], lost)
+
+
+def _remove_stale(given: Namespace, written: Collection[str]) -> None:
+    """Removes indexes of the file that OUT has replaced, which would give its names to the new one."""
+    from pathlib import Path
+
+    for suffix in ("features", "samples", "labels"):
+        if given.overwrite and (path := f"{given.output}.{suffix}") not in {*written, given.features, given.samples}:
+            Path(path).unlink(missing_ok=True)
 
 
 # ---- data ----
@@ -189,9 +203,11 @@ def _convert_data(given: Namespace, kind: str, made: Mapping[str, str], read: di
     labels = _writable(planned, planned if given.to == "text" else made.values(), lost)
     _check_new(given, [path for path in labels if path not in made.values()])
     outputs.check_distinct({path: path for path in (given.output, *labels)}, read)
-    with outputs.together([*labels, given.output]) as names:
+    own = () if given.to in ("netcdf", "arrow") else (given.output,)  # which are whole or not there by themselves
+    with outputs.together([*labels, *own]) as names:
         _write_indexes(labels, names)
-        _write(names[given.output], given, found)
+        _write(names.get(given.output, given.output), given, found)
+    _remove_stale(given, labels)
     sizes = [f"{sources.counted(part.shape[1], name[:-1])} ({part.data.nnz:,} stored)" for name, part in found.items()]
     findings = notes + [part.source.findings for part in found.values() if part.source.findings]
     rows = sources.counted(next(iter(found.values())).shape[0], "sample")
@@ -275,7 +291,16 @@ def _read_netcdf(path: str, given: Namespace, part: str, two: bool) -> dict[str,
         one = listed[name]
         parts.need(given, path, 32 * one.rows + 28 * one.entries)
         data = netcdf.read(path, name, as_target=what == "labels")
-        found[what] = Source(data.matrix, data.items, data.rows, data.sample_weight, one.stored_only, name)
+        found[what] = Source(
+            data.matrix,
+            data.items,
+            data.rows,
+            data.sample_weight,
+            one.stored_only,
+            name,
+            items_digest=one.items_digest,
+            rows_digest=one.rows_digest,
+        )
     return found
 
 
@@ -306,6 +331,11 @@ def _lost(part: Part, name: str, target: str) -> list[str]:
     from dsstne._commands.sources import counted
 
     source, lost = part.source, []
+    nameless = {"features": source.items_digest if source.items is None else None}
+    nameless["samples"] = source.rows_digest if source.rows is None else None
+    lost += [
+        f"the digest of its {what}, of which {part.path} has no names" for what, known in nameless.items() if known
+    ]
     if target != "netcdf":
         if source.sample_weight is not None:
             lost.append("the weights of the samples")
@@ -337,7 +367,7 @@ def _indexes(given: Namespace, found: Mapping[str, Part], made: Mapping[str, str
     (name, part), *others = found.items()
     ending = name if given.to == "extreme" else "features"
     has_place = {"features": given.to in ("netcdf", "arrow"), "samples": given.to in ("netcdf", "arrow", "text")}
-    own = {"features": (ending, _items(given, part)), "samples": ("samples", part.source.rows)}
+    own = {"features": (ending, _items(given, part)), "samples": ("samples", _rows(found))}
     for key, (suffix, names) in own.items():
         if (path := made.get(f"--{key}")) is not None:
             labels[path] = names
@@ -349,6 +379,11 @@ def _indexes(given: Namespace, found: Mapping[str, Part], made: Mapping[str, str
     for name, part in others:
         labels |= {f"{given.output}.{name}": part.source.items} if given.to == "extreme" else {}
     return {path: None if names is None else list(map(str, names)) for path, names in labels.items()}
+
+
+def _rows(found: Mapping[str, Part]) -> Any:
+    """Returns the names of the samples, which one of two files may have alone; None if there are none."""
+    return next((part.source.rows for part in found.values() if part.source.rows is not None), None)
 
 
 def _items(given: Namespace, part: Part) -> Any:
@@ -417,7 +452,7 @@ def _write_netcdf(path: str, given: Namespace, found: Mapping[str, Part]) -> Non
     if len({*names.values()}) < len(names):
         raise InvalidArgumentError(f"the features and the labels are both data sets with the name {names['labels']!r}")
     sources = {names[what]: part.source for what, part in found.items()}
-    rows = next(iter(sources.values())).rows
+    rows = _rows(found)
     netcdf.write(
         path,
         {names[what]: part.data for what, part in found.items()},

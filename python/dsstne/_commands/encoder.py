@@ -226,9 +226,11 @@ def _validate(given: Namespace, said: Cdl) -> None:
                 raise InvalidArgumentError(f"Network: {said.network} is not a network of layers; it has no gradients")
             definition = Network(model.network, {}, indexes.kept(model, "datasets"))
         inputs, targets = train.read(wanted, definition, {})
+        findings = [one.findings for one in [*inputs.values(), *targets.values()]]
         (inputs, targets), notes = indexes.same_samples(
             [(f"{words['i']}: {wanted.i}", inputs), (f"{words['o']}: {wanted.o}", targets)]
         )
+        notes += filter(None, findings)
         if model is None:
             X, Y = ({layer: one.matrix for layer, one in read.items()} for read in (inputs, targets))
             definition = train.with_stored_only(definition, targets)

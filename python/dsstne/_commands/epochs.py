@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dsstne import _netcdf_model
+from dsstne._commands import interruption
 from dsstne._commands.outputs import Series
 from dsstne._metric_names import is_metric
 from dsstne._netcdf_network import ATTRIBUTE
@@ -76,6 +77,7 @@ class Epochs(Callback):
             print(line, file=sys.stderr, flush=True)
         if self._networks is not None and epoch % self._networks.every == 0:
             try:
-                model.save(self._networks.name(epoch))
+                with interruption.deferred():  # the epoch does not come again
+                    model.save(self._networks.name(epoch))
             except InputOutputError as error:  # as of a checkpoint: the end of the run may succeed
                 print(f"training goes on without the network of epoch {epoch}: {error}", file=sys.stderr, flush=True)

@@ -82,6 +82,7 @@ class Reader:
         given: The flags.
         samples: Labels of the samples.
         labels: Labels of the items.
+        whole: Labels of the index that the items are the first of.
         units: Number of units of the layer, at least that of the labels.
         layer: Name of the layer.
         names: Names of the data sets that the layers take.
@@ -97,6 +98,7 @@ class Reader:
         given: Namespace,
         samples: Sequence[str],
         labels: Sequence[str],
+        whole: Sequence[str],
         units: int,
         layer: str,
         names: Mapping[str, str],
@@ -105,6 +107,7 @@ class Reader:
     ) -> None:
         self._given, self._samples, self._labels = given, samples, labels
         self._units, self._layer, self._names = units, layer, names
+        self._whole = whole
         self._predicted, self._shared = predicted, shared
         self._listed: dict[tuple[str, ...], Listed] = {}
         self._nodes: dict[str, dict[str, float]] = {}
@@ -198,7 +201,10 @@ class Reader:
     def _matched(self, path: str, source: sources.Source) -> scipy.sparse.csr_array:
         """Returns the matrix of a data file with the samples as rows and the items as columns."""
         samples, labels = self._samples, self._labels
-        others = (of("sample", f"-r: {self._given.r}", self._predicted), Index("the output", len(labels), labels))
+        others = (
+            of("sample", f"-r: {self._given.r}", self._predicted),
+            Index("the output", len(self._whole), self._whole),
+        )
         self.findings += [
             compare(what, own, index)
             for what, index in zip(("sample", "feature"), others, strict=True)

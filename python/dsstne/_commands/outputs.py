@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 import shutil
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -101,7 +102,7 @@ class Series(NamedTuple):
 def beside(path: str) -> Iterator[str]:
     """Gives the name of a file beside another one; the caller writes it and renames it, or it is removed."""
     target = Path(os.path.realpath(path))
-    name = target.with_name(f".{target.name[:200]}-{os.getpid()}.new")
+    name = target.with_name(f".{target.name[:200]}-{secrets.token_hex(8)}.new")
     try:
         yield os.fspath(name)
     finally:
@@ -133,6 +134,8 @@ def together(paths: Sequence[str]) -> Iterator[dict[str, str]]:
             text = str(error) if isinstance(error, InputOutputError) else ""
             for path, name in names.items():
                 text = text.replace(name, path)
+            if not paths:
+                raise
             raise _refused(paths[-1], error, text) from None
 
 
@@ -196,6 +199,8 @@ def _replace(complete: Sequence[tuple[str, str]]) -> None:
     """Renames files; if one cannot be renamed, those before it are again as they were."""
     with contextlib.ExitStack() as stack, contextlib.ExitStack() as undo:
         for name, target in complete:
+            with contextlib.suppress(OSError):  # there is none, or its mode cannot be taken over
+                shutil.copymode(target, name)
             if len(complete) > 1:
                 old = f"{name}.old"
                 stack.callback(Path(old).unlink, missing_ok=True)

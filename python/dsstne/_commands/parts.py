@@ -33,10 +33,11 @@ class Part:
         data: The matrix as a Dataset, which has checked it.
         exact: The matrix with the values of the file; None if that is what ``data`` has.
         source: What was read beside the matrix.
+        path: The file, for messages.
     """
 
     def __init__(self, source: Source, path: str) -> None:
-        self.source = source
+        self.source, self.path = source, path
         try:
             if isinstance(source.matrix, Dataset):
                 self.data, self.exact = source.matrix, None

@@ -71,7 +71,7 @@ def run(given: Namespace) -> None:
     with load(given.n, threads=given.threads) as model:
         layer = _layer(given, model)
         is_output = layer in model.outputs
-        labels, notes = _labels(given, model, layer) if is_output else (None, [])
+        labels, whole, notes = _labels(given, model, layer) if is_output else (None, [], [])
         data, shared, more = _samples(given, model, labels, sets)
         first = next(iter(data.values()))
         count = first.matrix.shape[0]
@@ -86,7 +86,9 @@ def run(given: Namespace) -> None:
             blocks = ranking.values_of(task, k)
         else:
             data_sets = indexes.kept(model, "datasets")
-            reader = filters.Reader(given, samples, labels, model.outputs[layer], layer, data_sets, first, shared)
+            reader = filters.Reader(
+                given, samples, labels, whole, model.outputs[layer], layer, data_sets, first, shared
+            )
             chosen = [reader.read(one) for one in sets]
             findings += reader.findings
             blocks = ranking.best_items(task, k, chosen)
@@ -129,8 +131,8 @@ def _layer(given: Namespace, model: Model) -> str:
     return name
 
 
-def _labels(given: Namespace, model: Model, layer: str) -> tuple[list[str], list[str]]:
-    """Returns the labels of the items of an output, and notes for the user."""
+def _labels(given: Namespace, model: Model, layer: str) -> tuple[list[str], list[str], list[str]]:
+    """Returns the labels of the items of an output, those of the whole index, and notes for the user."""
     from dsstne._commands import indexes
     from dsstne.errors import InvalidArgumentError
     from dsstne.textfile import read_index
@@ -139,9 +141,10 @@ def _labels(given: Namespace, model: Model, layer: str) -> tuple[list[str], list
     if given.o is None:
         if known.labels is None:
             raise InvalidArgumentError(f"-o: {given.n} has no names for the layer {layer!r}; give the features' index")
-        return known.labels, []
-    labels, notes = _of_layer("-o", given.o, read_index(given.o), known)
-    return labels.tolist(), notes
+        return known.labels, known.labels, []
+    whole = read_index(given.o)
+    labels, notes = _of_layer("-o", given.o, whole, known)
+    return labels.tolist(), whole.tolist(), notes
 
 
 def _of_layer(flag: str, path: str, labels: Any, known: Index) -> tuple[Any, list[str]]:

@@ -211,7 +211,8 @@ def data_sets(
         found = next((name for name in names if name in listed), None)
         if found is None:
             takes = f"the layer {layer!r} takes {own!r}" if own else f"the layer {layer!r} does not say which it takes"
-            remedy = "-d names the one to use" if len(layers) == 1 else "DataSet of the layer names it"
+            has_flag = len(layers) == 1 and flag.startswith("-")
+            remedy = "-d names the one to use" if has_flag else "DataSet of the layer names it"
             raise NotFoundError(
                 f"{flag}: {path} has {'the data sets' if len(listed) > 1 else 'the data set'} "
                 f"{', '.join(map(repr, listed))}, and {takes}; {remedy}"

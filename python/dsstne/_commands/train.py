@@ -186,12 +186,16 @@ def _write(given: Namespace, model: Model, names_file: str | None) -> None:
     """Writes the trained network and the index of its items, and removes the state of a run that was interrupted."""
     from pathlib import Path
 
-    from dsstne._commands import interruption
+    from dsstne._commands import interruption, outputs
     from dsstne.textfile import write_index
 
-    if names_file is not None and model.items is not None:
-        write_index(names_file, list(map(str, model.items)))
-    model.save(given.n)
+    labels = [] if model.items is None else list(map(str, model.items))
+    with outputs.together([names_file] if names_file is not None and labels else []) as names:
+        for beside in names.values():
+            write_index(beside, labels)
+        model.save(given.n)
+    if names_file is not None and not labels:
+        Path(names_file).unlink(missing_ok=True)  # of the network that was replaced
     if given.checkpoint is None:
         Path(interruption.path_of(given)).unlink(missing_ok=True)
 
@@ -215,7 +219,7 @@ def _check_outputs(given: Namespace, names_file: str | None) -> None:
     written = {words["n"]: given.n, **{flag: path for flag, path in optional.items() if path is not None}}
     used = {words["c"]: given.c, words["i"]: given.i, words["o"]: given.o}
     more = {"--validation": given.validation, "--validation-input": given.validation_input}
-    used |= {flag: path for flag, path in more.items() if path is not None}
+    used |= {flag: path for flag, path in (more | indexes).items() if path is not None and flag not in written}
     outputs.check_distinct(written, used)
     for flag, path in written.items():
         outputs.check(flag, path, regular=flag != "--metrics-file")
