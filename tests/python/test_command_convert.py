@@ -5,6 +5,7 @@ import itertools
 import lzma
 import os
 
+import h5py
 import numpy as np
 import pytest
 import scipy.io
@@ -13,6 +14,7 @@ from conftest import SHARED
 from matrices import ratings
 
 import dsstne
+from dsstne._commands import locks
 from dsstne.cli import main
 
 f4 = np.float32
@@ -271,6 +273,53 @@ def test_indexes_that_flags_name_are_made_once_and_then_number_the_text(folder):
     assert convert("T", "b.npz", *flags) == 0
     assert scipy.sparse.load_npz("b.npz").toarray().tolist() == [[0, 0, 0], [0, 3.5, 5], [0, 0, 4]]
     assert not [name for name in os.listdir(folder) if name.startswith("b.npz.")]
+
+
+def test_an_index_that_is_made_is_locked_until_it_is_there(monkeypatch):
+    held = []
+    take = locks.held
+
+    def watched(paths):
+        held.append(list(paths))
+        return take(held[-1])
+
+    monkeypatch.setattr(locks, "held", watched)
+    save(items=ITEMS, rows=ROWS)
+    assert convert("in.arrow", "a.npz", "--features", "index") == 0
+    assert held == [["index"]]
+
+
+def test_an_index_of_a_file_that_was_replaced_is_removed(folder):
+    save(items=ITEMS, rows=ROWS)
+    assert convert("in.arrow", "a.npz") == 0
+    save("bare.arrow")
+    assert convert("bare.arrow", "a.npz", "--overwrite") == 0
+    assert not (folder / "a.npz.features").exists()
+    assert not (folder / "a.npz.samples").exists()
+
+
+def test_samples_have_the_names_that_one_of_two_files_has(folder):
+    scipy.sparse.save_npz("in.npz", X)
+    labels = ONES[:, :3]
+    with dsstne.Dataset(labels) as data:
+        data.save("labels.arrow", rows=ROWS)
+    assert convert("in.npz", "a.nc", "-d", "gl", "--labels", "labels.arrow") == 0
+    for name in ("gl_input", "gl_output"):
+        assert list(dsstne.netcdf.read("a.nc", name).rows) == ROWS
+
+
+def test_a_digest_without_names_is_compared_or_reported(capsys):
+    dsstne.netcdf.write("in.nc", {"gl": X}, items={"gl": ITEMS}, rows=ROWS)
+    with h5py.File("in.nc", "r+") as file:
+        for name in [name for name in file if name.startswith("indTo")]:
+            del file[name]
+    dsstne.write_index("others", ITEMS[::-1])
+    assert convert("in.nc", "a.npz", "--features", "others") == 1
+    assert "the 25 features of in.nc, of which it has the digest, are not the first 25 of" in capsys.readouterr().err
+    assert convert("in.nc", "a.npz") == 0
+    err = capsys.readouterr().err
+    assert "warning: a.npz has no place for the digest of its features, of which in.nc has no names" in err
+    assert "the digest of its samples" in err
 
 
 @pytest.mark.parametrize("known", [[*ITEMS, "another"], ITEMS[:20]])

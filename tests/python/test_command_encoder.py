@@ -237,6 +237,12 @@ def test_validate_compares_gradients(capsys):
     assert "popular.dsstne is not a network of layers; it has no gradients" in capsys.readouterr().err
 
 
+def test_validate_says_what_a_text_has_malformed(folder, capsys):
+    (folder / "T").write_text("s0\ta:b\nno tab\ns1\tb\n")
+    assert run({**TRAIN, "Command": "validate", "Data": "T"}) == 0
+    assert "T: skipped 1 malformed line: 1 with no TAB" in capsys.readouterr().err
+
+
 def test_validate_ends_with_status_1_if_gradients_disagree(monkeypatch, capsys):
     check = dsstne.Model.check_gradients
 

@@ -449,6 +449,11 @@ def test_a_filter_of_an_index_that_has_grown_is_matched_by_its_digests(folder):
     dsstne.netcdf.write("f.nc", {"out": np.eye(2)}, items={"out": ITEMS[:2]}, rows=ROWS[:2])
     assert main([*command, without_names("f.nc")]) == 0
     assert (folder / "recs").read_text() == wanted
+    dsstne.write_index("features", [*ITEMS, "new"])  # of which the filter has all, and the network the first
+    listed = np.eye(2, len(ITEMS) + 1)
+    dsstne.netcdf.write("f.nc", {"out": listed}, items={"out": [*ITEMS, "new"]}, rows=ROWS[:2])
+    assert main([*command, without_names("f.nc"), "-o", "features"]) == 0
+    assert (folder / "recs").read_text() == wanted
 
 
 @pytest.mark.parametrize(("weight", "reads"), [(None, 1), ([1, 0, 2], 2)])

@@ -457,3 +457,61 @@ def test_a_data_set_that_counts_stored_entries_only_makes_such_a_loss(folder):
     assert main([*FILES, "-n", "gl.dsstne", "-e", "1"]) == 0
     with dsstne.load("gl.dsstne") as model:
         assert model.network["loss"][0]["stored_only"]
+
+
+# ---- the files of a network ----
+
+
+def test_a_network_that_cannot_be_written_leaves_the_old_one_with_its_index(folder, monkeypatch, capsys):
+    assert main([*FILES, "-n", "gl.nc", "-e", "1"]) == 0
+    before = {name: (folder / name).read_bytes() for name in ("gl.nc", "gl.nc.features")}
+    others = [f"other{n}" for n in range(30)]
+    for name in ("gl_input", "gl_output"):
+        dsstne.netcdf.write(f"{name}.nc", {name: X}, items={name: others}, rows=ROWS)
+
+    def full(self, path):
+        raise dsstne.InputOutputError(f"cannot save {path}: the disk is full", 28, path)
+
+    monkeypatch.setattr(dsstne.Model, "save", full)
+    assert main([*FILES, "-n", "gl.nc", "-e", "1", "--overwrite"]) == 1
+    assert "cannot save gl.nc: the disk is full" in capsys.readouterr().err
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert not list(folder.glob(".*"))
+
+
+def test_the_index_of_a_network_goes_with_it(folder):
+    assert main([*FILES, "-n", "gl.nc", "-e", "1"]) == 0
+    for name in ("gl_input", "gl_output"):
+        dsstne.netcdf.write(f"{name}.nc", {name: X})
+    assert main([*FILES, "-n", "gl.nc", "-e", "1", "--overwrite"]) == 0
+    assert not (folder / "gl.nc.features").exists()
+
+
+def test_a_file_keeps_its_mode(folder):
+    assert main([*FILES, "-n", "gl.nc", "-e", "1"]) == 0
+    (folder / "gl.nc.features").chmod(0o640)
+    assert main([*FILES, "-n", "gl.nc", "-e", "1", "--overwrite"]) == 0
+    assert (folder / "gl.nc.features").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("flag", ["--metrics-file", "--checkpoint"])
+def test_an_index_that_is_read_is_not_written_over(folder, capsys, flag):
+    dsstne.write_index("samples", ROWS)
+    before = (folder / "samples").read_bytes()
+    assert main([*FILES, "-n", "gl.nc", "-e", "1", "--samples", "samples", flag, "samples"]) == 1
+    assert f"{flag} and --samples name the same file, samples" in capsys.readouterr().err
+    assert (folder / "samples").read_bytes() == before
+
+
+def test_ctrl_c_waits_for_the_network_of_an_epoch(folder, monkeypatch):
+    save = dsstne.Model.save
+
+    def interrupted(self, path):
+        if path == "gl.nc1.nc":
+            signal.raise_signal(signal.SIGINT)
+        save(self, path)
+
+    monkeypatch.setattr(dsstne.Model, "save", interrupted)
+    assert main([*FILES, "-n", "gl.nc", "-e", "3", "--checkpoint-interval", "1"]) == 130
+    assert (folder / "gl.nc1.nc").exists()
+    assert not (folder / "gl.nc").exists()
