@@ -7,11 +7,11 @@ import gzip
 import os
 import re
 import zlib
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from dsstne._commands import sources
+from dsstne._commands import matrixfiles, sources
 from dsstne.errors import CorruptFileError, InputOutputError, InvalidDataError
 
 # A decimal number, as it is in the texts that the engine reads.
@@ -46,7 +46,7 @@ def read(path: str, known: set[str], malformed: str) -> tuple[dict[str, float], 
     bad: dict[str, dict[str, Any]] = {}
     unknown = lines = 0
     try:
-        with _opened(path) as file:
+        with matrixfiles.opened(path) as file:
             for number, line in enumerate(file, 1):
                 text = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).removesuffix(b"\n")
                 text = text.removesuffix(b"\r")
@@ -75,15 +75,6 @@ def read(path: str, known: set[str], malformed: str) -> tuple[dict[str, float], 
     if lines and lines == sum(kind["lines"] for kind in bad.values()):
         raise InvalidDataError(f"{findings}. That is all lines; {_LINE}")
     return found, findings
-
-
-def _opened(path: str) -> IO[bytes]:
-    """Opens a file, which is decompressed if it is compressed."""
-    file = open(path, "rb")  # noqa: PTH123, SIM115
-    if file.peek(2)[:2] != b"\x1f\x8b":
-        return file
-    file.close()
-    return gzip.open(path, "rb")  # type: ignore[return-value]
 
 
 def _parsed(line: bytes) -> tuple[str, float, str]:
