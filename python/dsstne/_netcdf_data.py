@@ -207,7 +207,9 @@ def _sparse(file: Reader, header: _Header, columns: int) -> Any:
     """Reads entries, or the one column of each row that a dense boolean data set stores."""
     n, data, of = header.number, header.listed, _of(header)
     if data.sparse:
-        starts, ends = (_integers(file, f"{name}{n}", header.stored, of) for name in ("sparseStart", "sparseEnd"))
+        starts, ends = (
+            _integers(file, f"{name}{n}", header.stored, of).astype(np.int64) for name in ("sparseStart", "sparseEnd")
+        )
         indices = _integers(file, f"sparseIndex{n}", data.entries, of)
         _check_ranges(file, header, starts, ends)
     else:
@@ -221,14 +223,19 @@ def _sparse(file: Reader, header: _Header, columns: int) -> Any:
         chosen = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(total)
         indices, values = indices[chosen], values[chosen]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    bad = np.flatnonzero(indices >= columns)
-    if bad.size:
+    if len(indices) and indices.max() >= columns:
+        bad = np.flatnonzero(indices >= columns)
         row, column = int(np.searchsorted(offsets, bad[0], "right")) - 1, indices[bad[0]]
         if column < data.columns:
             text = f"columns is {columns:,}, but row {row} of {of} has an entry in column {column:,}"
             raise InvalidArgumentError(f"{file.path}: {text}")
         raise file.fault(f"{of}, row {row}: the column {column:,} is beyond the {columns:,} columns of the matrix")
-    return scipy.sparse.csr_array((values, indices.astype(np.int32), offsets), shape=(header.stored, columns))
+    # Columns of 4 bytes are not copied, whatever their sign: they are below 2^31.
+    is_viewed = indices.dtype.itemsize == 4 and indices.dtype.isnative
+    indices = indices.view(np.int32) if is_viewed else indices.astype(np.int32)
+    if len(indices) < 1 << 31:
+        offsets = offsets.astype(np.int32)
+    return scipy.sparse.csr_array((values, indices, offsets), shape=(header.stored, columns))
 
 
 def _check_ranges(file: Reader, header: _Header, starts: NDArray[Any], ends: NDArray[Any]) -> None:
@@ -242,12 +249,14 @@ def _check_ranges(file: Reader, header: _Header, starts: NDArray[Any], ends: NDA
         )
 
 
-def _integers(file: Reader, name: str, size: int, of: str) -> NDArray[np.int64]:
-    """Reads numbers that are not negative."""
+def _integers(file: Reader, name: str, size: int, of: str) -> NDArray[Any]:
+    """Reads numbers that are not negative and below 2^63, in the type that they have in the file."""
     numbers = file.variable(name, size, "ui", of).all()
-    if numbers.size and (int(numbers.max()) >= 1 << 63 or int(numbers.min()) < 0):
+    kind = numbers.dtype
+    is_wrong = kind.kind == "i" and numbers.size and int(numbers.min()) < 0
+    if is_wrong or (kind == np.uint64 and numbers.size and int(numbers.max()) >= 1 << 63):
         raise file.fault(f"{of}: the variable {name} has a number that is negative or too large")
-    return numbers.astype(np.int64)
+    return numbers
 
 
 def _values(file: Reader, name: str, header: _Header) -> NDArray[Any]:

@@ -194,6 +194,20 @@ def test_rows_may_overlap_and_leave_gaps(tmp_path, starts, ends, offsets):
     np.testing.assert_array_equal(matrix.toarray(), wanted)
 
 
+@pytest.mark.parametrize("kind", ["<u4", ">u4", "<i4", ">i4", "<u8", ">u8", "u1"])
+def test_columns_of_any_integers(tmp_path, kind):
+    h5py = pytest.importorskip("h5py")
+    path = write(tmp_path / "data.nc", sparse_set(0))
+    wanted = dsstne.netcdf.read(path).matrix
+    with h5py.File(path, "r+") as file:
+        numbers = file["sparseIndex0"][()]
+        del file["sparseIndex0"]
+        file["sparseIndex0"] = numbers.astype(kind)
+    found = dsstne.netcdf.read(path).matrix
+    assert found.indices.dtype == np.int32
+    np.testing.assert_array_equal(found.toarray(), wanted.toarray())
+
+
 def test_two_and_three_dimensions_are_one_row(tmp_path):
     for sizes in ({"dimensions": 2, "width": 4, "height": 2}, {"dimensions": 3, "width": 2, "height": 2, "length": 2}):
         attributes, *rest = dense_set()
@@ -376,7 +390,7 @@ def test_a_size_that_the_file_has_no_room_for_is_refused_before_it_is_read(tmp_p
 def test_rows_that_need_more_memory_than_there_is(tmp_path, monkeypatch):
     path = write(tmp_path / "data.nc", sparse_set(0, 4, [0, 0, 0], [5, 5, 5]))
     monkeypatch.setattr("os.sysconf", lambda _: 8)
-    with pytest.raises(dsstne.OutOfMemoryError, match=r"'gl' needs 420 bytes with a copy for each row"):
+    with pytest.raises(dsstne.OutOfMemoryError, match=r"'gl' needs 360 bytes with a copy for each row"):
         dsstne.netcdf.read(path)
 
 
