@@ -191,7 +191,7 @@ import os, signal, sys
 import numpy as np
 import dsstne
 from dsstne import _netcdf_data
-_netcdf_data.write(sys.argv[1], {"x": np.eye(3)}, None, {}, {}, None, lambda: os.kill(os.getpid(), signal.SIGKILL))
+_netcdf_data.write(sys.argv[1], {"x": np.eye(3)}, None, {}, {}, None, (), lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 
@@ -234,6 +234,6 @@ def test_a_save_that_is_under_way_is_not_taken_for_abandoned(tmp_path):
         os.utime(other, (0, 0))
         dsstne.netcdf.write(tmp_path / "gl.nc", {"y": np.eye(3)})
 
-    _netcdf_data.write(tmp_path / "gl.nc", {"x": np.eye(3)}, None, {}, {}, None, save_again)
+    _netcdf_data.write(tmp_path / "gl.nc", {"x": np.eye(3)}, None, {}, {}, None, (), save_again)
     assert [one.name for one in dsstne.netcdf.datasets(tmp_path / "gl.nc")] == ["x"]
     assert len(list(tmp_path.iterdir())) == 1

@@ -53,12 +53,12 @@ def lines(bench: Bench) -> Iterator[Line]:
                     note=alike if queries == QUERIES else "",
                 )
         yield Line("memory of the index after these searches", "x the vectors", [us.call("memory")], goal=MEMORY)
-        yield from stored(bench, us)
+        yield from stored(bench, us, vectors)
 
 
-def stored(bench: Bench, wide: Contestant) -> Iterator[Line]:
+def stored(bench: Bench, wide: Contestant, vectors: int) -> Iterator[Line]:
     """The same with vectors stored as bfloat16, beside float32."""
-    with Contestant(make, "bfloat16", bench.threads) as us:
+    with Contestant(make, "bfloat16", bench.threads, vectors) as us:
         for queries in (QUERIES, 32, 1):
             us.call("search", queries)
             turns = take_turns(
@@ -73,9 +73,9 @@ def stored(bench: Bench, wide: Contestant) -> Iterator[Line]:
                 turns.ours,
                 turns.peer,
                 "stored as float32",
-                work=2 * VECTORS * SIZE * queries / 1e9,
+                work=2 * vectors * SIZE * queries / 1e9,
                 goal=STORED if queries == QUERIES else None,
-                parameters={"vectors": VECTORS, "size": SIZE, "k": K, "queries": queries, "storage": "bfloat16"},
+                parameters={"vectors": vectors, "size": SIZE, "k": K, "queries": queries, "storage": "bfloat16"},
             )
         memory = [us.call("memory")]
         yield Line("memory of the index stored as bfloat16", "x the float32 vectors", memory, goal=STORED_MEMORY)
