@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// value is a number by the definition of IEEE 754, with so many bits of the exponent and of the fraction.
+// value is a number by the definition of IEEE 754, whose exponent and fraction have the given numbers of bits.
 func value(bits uint16, exponentBits, fractionBits int) float64 {
 	exponent, bias := int(bits&0x7fff>>fractionBits), 1<<(exponentBits-1)-1
 	x := float64(bits & (1<<fractionBits - 1))

@@ -256,13 +256,9 @@ def _read(path: str, kind: str, given: Namespace, part: str, known: Mapping[str,
 
 def _has_values(path: str) -> bool:
     """Reports whether a text has a value in its first lines."""
-    from pathlib import Path
+    from dsstne._commands import sources
 
-    from dsstne._commands import matrixfiles
-
-    if os.path.isdir(path):  # noqa: PTH112
-        path = min((os.fspath(one) for one in Path(path).iterdir() if not one.name.startswith(".")), default=path)
-    with matrixfiles.opened(path) as text:
+    with sources.opened(sources.files_of(path)[0]) as text:
         return any(b"," in line.partition(b"\t")[2] for line in text.read(1 << 16).split(b"\n"))
 
 

@@ -6,10 +6,7 @@ between them, and its features, each a number, a colon and a value. Labels and f
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import re
-import zlib
 from itertools import islice, repeat
 from typing import IO, TYPE_CHECKING, Any
 
@@ -93,7 +90,7 @@ def read(path: str, given: Namespace, wanted: Collection[str]) -> dict[str, Sour
         CorruptFileError: The file does not have as many samples as its first line says, or is damaged.
     """
     tally = _Tally(path, given.malformed == "error")
-    with _reading(path) as file:
+    with sources.opened(path) as file:
         rows, features, labels = map(int, file.readline().split())
         if max(features, labels) >= 1 << 31:
             raise InvalidDataError(f"{path}, line 1: dsstne has at most 2,147,483,647 features and labels")
@@ -119,16 +116,6 @@ def read(path: str, given: Namespace, wanted: Collection[str]) -> dict[str, Sour
         if not made[name].columns:
             raise InvalidDataError(f"{path}: the first line says that there are no {name}")
     return {name: Source(made[name].matrix(), findings=findings) for name in there}
-
-
-@contextlib.contextmanager
-def _reading(path: str) -> Iterator[IO[bytes]]:
-    """Opens a text to read; errors of the block name it."""
-    try:
-        with matrixfiles.opened(path) as file:
-            yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorruptFileError(f"{path}: the compressed file is damaged: {error}") from None
 
 
 def _add(lines: list[bytes], first: int, made: dict[str, _Growing], wanted: Collection[str], tally: _Tally) -> None:

@@ -47,8 +47,8 @@ class Index(NamedTuple):
 def compare(what: str, ours: Index, theirs: Index) -> str:
     """Refuses indexes that number other labels: as far as both go, their labels must be the same.
 
-    An index that has only grown is therefore the same. Of a digest it is known how many labels it is of: it is compared
-    with that of so many labels of the other index.
+    An index that has only grown is therefore the same. A digest says how many labels it is made of. It is compared with
+    the digest of the same number of labels of the other index.
 
     Args:
         what: "sample" or "feature".

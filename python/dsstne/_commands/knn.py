@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dsstne._commands.vectors import Block, Reader
     from dsstne.neighbors import Index
 
-# Bytes of vectors in an array: so many that the C library gives the memory back to the system when it is freed.
+# Bytes of vectors in an array. The C library gives blocks of this size back to the system as soon as they are freed.
 _PART = 1 << 26
 # Types of numbers in the index, by KnnSearch's words and one of ours.
 _STORAGES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}

@@ -9,13 +9,12 @@ import gzip
 import math
 import os
 import warnings
-import zlib
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from dsstne._commands import matrixfiles, parts
+from dsstne._commands import matrixfiles, parts, sources
 from dsstne.errors import CorruptFileError, InvalidDataError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -60,20 +59,17 @@ def read(path: str, given: Namespace) -> Any:
         CorruptFileError: The file has fewer or more entries than it says, or is damaged.
         UnsupportedError: It holds complex numbers, or another thing than a matrix.
     """
-    try:
-        with matrixfiles.opened(path) as file:
-            header = _header(file, path)
-            most = os.path.getsize(path) * (_INFLATION if isinstance(file, gzip.GzipFile) else 1)  # noqa: PTH202
-            if header.entries > most // 2:  # a line has two bytes or more
-                raise CorruptFileError(
-                    f"{path}, line {header.line}: the file cannot have {header.entries:,} entries; it is too short"
-                )
-            mirrored = 1 if header.symmetry == "general" else 2
-            # Rows, columns and values, and then the columns and values in the order of the rows.
-            parts.need(given, path, header.entries * mirrored * 28 + header.shape[0] * 16)
-            return (_coordinates if header.layout == "coordinate" else _dense)(file, path, header)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorruptFileError(f"{path}: the compressed file is damaged: {error}") from None
+    with sources.opened(path) as file:
+        header = _header(file, path)
+        most = os.path.getsize(path) * (_INFLATION if isinstance(file, gzip.GzipFile) else 1)  # noqa: PTH202
+        if header.entries > most // 2:  # a line has two bytes or more
+            raise CorruptFileError(
+                f"{path}, line {header.line}: the file cannot have {header.entries:,} entries; it is too short"
+            )
+        mirrored = 1 if header.symmetry == "general" else 2
+        # Rows, columns and values, and then the columns and values in the order of the rows.
+        parts.need(given, path, header.entries * mirrored * 28 + header.shape[0] * 16)
+        return (_coordinates if header.layout == "coordinate" else _dense)(file, path, header)
 
 
 def _header(file: IO[bytes], path: str) -> _Header:

@@ -60,13 +60,6 @@ def read_npz(path: str, given: Namespace) -> Any:
         raise CorruptFileError(text) from None
 
 
-def opened(path: str) -> Any:
-    """Opens a file, which may be compressed, to read bytes."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        is_compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if is_compressed else open(path, "rb")  # noqa: PTH123
-
-
 @contextlib.contextmanager
 def new_file(name: str, target: str) -> Iterator[IO[bytes]]:
     """Opens a file for writing: compressed, and without a time and a name in it, if the target ends with ``.gz``."""

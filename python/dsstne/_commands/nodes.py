@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import re
-import zlib
 from typing import Any
 
 import numpy as np
 
-from dsstne._commands import matrixfiles, sources
-from dsstne.errors import CorruptFileError, InputOutputError, InvalidDataError
+from dsstne._commands import sources
+from dsstne.errors import InputOutputError, InvalidDataError
 
 # A decimal number, as it is in the texts that the engine reads.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -46,7 +44,7 @@ def read(path: str, known: set[str], malformed: str) -> tuple[dict[str, float], 
     bad: dict[str, dict[str, Any]] = {}
     unknown = lines = 0
     try:
-        with matrixfiles.opened(path) as file:
+        with sources.opened(path) as file:
             for number, line in enumerate(file, 1):
                 text = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).removesuffix(b"\n")
                 text = text.removesuffix(b"\r")
@@ -65,8 +63,6 @@ def read(path: str, known: set[str], malformed: str) -> tuple[dict[str, float], 
                     found[label] = value
                 else:
                     unknown += 1
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorruptFileError(f"{path}: the compressed file is damaged: {error}") from None
     except OSError as error:
         if isinstance(error, InputOutputError):
             raise

@@ -18,9 +18,9 @@ import scipy.sparse
 from dsstne import _netcdf_file, netcdf
 from dsstne.dataset import Dataset
 from dsstne.errors import (
+    CorruptFileError,
     InputOutputError,
     InvalidArgumentError,
-    InvalidDataError,
     MissingFileError,
     NotFoundError,
     UnsupportedError,
@@ -257,7 +257,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
     Raises:
         InputOutputError: It cannot be opened.
-        InvalidDataError: The compressed data are damaged.
+        CorruptFileError: The compressed file is damaged.
     """
     try:
         file = open(path, "rb")  # noqa: PTH123, SIM115
@@ -271,7 +271,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             with gzip.open(file) as text:
                 yield cast("IO[bytes]", text)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InvalidDataError(f"{path}: the data that gzip has compressed are damaged: {error}") from None
+            raise CorruptFileError(f"{path}: the compressed file is damaged: {error}") from None
 
 
 def skipped_lines(malformed: dict[str, Any], words: Mapping[str, str]) -> str:

@@ -81,7 +81,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def plain_lines(bench: Bench, path: Path, case: str, features: int, sizes: list[int]) -> Iterator[Line]:
-    """A text that is not compressed, with so many entries and features."""
+    """A text that is not compressed, with a number of entries and features."""
     megabytes = path.stat().st_size / 1e6
     for threads in (bench.threads, 1):
         runs = [read(path, threads) for _ in range(bench.repeats(3, 5))]
