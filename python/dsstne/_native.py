@@ -419,6 +419,43 @@ def call_interruptibly(
         stop = None
 
 
+class Flag:
+    """What one thread sets, once, and one other waits for.
+
+    What the handler of a signal raises (such as KeyboardInterrupt) leaves :meth:`wait` as it is. Out of
+    ``threading.Event.wait``, which is in Python, it may come as a RuntimeError about a lock.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._until_set = threading.Lock()
+        self._until_set.acquire()
+
+    def set(self) -> None:
+        self._is_set = True
+        self._until_set.release()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, seconds: float = -1) -> bool:
+        """Waits, with a negative number for ever; returns whether the flag is set."""
+        return self._is_set or self._until_set.acquire(timeout=seconds)
+
+
+def start(thread: threading.Thread) -> None:
+    """Starts a thread; RuntimeError means that the system refuses one."""
+    handled = sys.exc_info()[1]
+    try:
+        thread.start()
+    except RuntimeError as error:
+        # While Python waits for the thread to begin, what a signal's handler raises may make Python's own lock
+        # complain. Then the thread is there.
+        if error.__context__ is not None and error.__context__ is not handled:
+            raise error.__context__ from None
+        raise
+
+
 class Work:
     """A call on a thread of its own, or on the caller's if the system refuses another thread.
 
@@ -426,20 +463,15 @@ class Work:
     """
 
     def __init__(self, name: str, function: Callable[[], None], *, daemon: bool | None = None) -> None:
-        self.done = threading.Event()
+        self.done = Flag()
         self._function = function
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="dsstne-" + name, daemon=daemon)
 
     def start(self) -> None:
-        handled = sys.exc_info()[1]
         try:
-            self._thread.start()
-        except RuntimeError as error:
-            # While Python waits for the thread to begin, what a signal's handler raises (such as KeyboardInterrupt) may
-            # make Python's own lock complain. Then the thread is there.
-            if error.__context__ is not None and error.__context__ is not handled:
-                raise error.__context__ from None
+            start(self._thread)
+        except RuntimeError:
             self._run()
 
     def _run(self) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsstne import _native
 from dsstne._netcdf_file import checked_path, need_packages, shown
 from dsstne.errors import InputOutputError
 
@@ -253,7 +254,7 @@ def _fill(sink: Sink, fill: Callable[[Writer], None]) -> None:
     """
     import h5netcdf
 
-    done = threading.Event()  # an interrupted join() of Python 3.11 can take a thread that runs for one that has ended
+    done = _native.Flag()  # an interrupted join() of Python 3.11 can take a thread that runs for one that has ended
     claim = threading.Lock()  # whose holder decides whether the thread writes
 
     def work() -> None:
@@ -269,7 +270,7 @@ def _fill(sink: Sink, fill: Callable[[Writer], None]) -> None:
             done.set()
 
     try:
-        threading.Thread(target=work, name="dsstne netcdf").start()
+        _native.start(threading.Thread(target=work, name="dsstne netcdf"))
     except BaseException as error:
         sink.fail(error)
         if claim.acquire(blocking=False):

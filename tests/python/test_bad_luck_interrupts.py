@@ -239,6 +239,33 @@ def test_a_signal_while_a_thread_begins_is_not_taken_for_the_want_of_a_thread(mo
             dsstne.fit(X, **options)
 
 
+@pytest.mark.parametrize("act", ["run", "open", "save"])
+def test_no_wait_for_a_thread_is_pythons_own(monkeypatch, tmp_path, act):
+    """A signal in ``threading.Event.wait`` or ``Thread.join`` may end it with a RuntimeError about a lock."""
+    model = dsstne.Model({"layers": LAYERS})
+    model.save(tmp_path / "model.dsstne")
+    monkeypatch.setattr(_predictor, "_SHORT", 0)
+    acts = {
+        "run": lambda: model.recommend(X, k=2),
+        "open": lambda: dsstne.load(tmp_path / "model.dsstne"),
+        "save": lambda: dsstne.netcdf.write(tmp_path / "X.nc", {"data": X}),
+    }
+    acts[act]()  # what is imported once
+    called = set()
+
+    def enter(frame, _event, _argument):
+        if frame.f_code.co_filename == threading.__file__ and Path(frame.f_back.f_code.co_filename).parent == PACKAGE:
+            called.add(frame.f_code.co_name)
+
+    sys.settrace(enter)
+    try:
+        acts[act]()
+    finally:
+        sys.settrace(None)
+    assert {"__init__", "start"} <= called  # of Thread; what start() raises is looked at
+    assert not {"wait", "join"} & called
+
+
 def test_a_refused_close_disturbs_no_other_call():
     model, refused, end = dsstne.Model({"layers": LAYERS}), [], threading.Event()
     with dsstne.Dataset(X) as data, dsstne.Trainer(model.copy(), data):
