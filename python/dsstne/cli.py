@@ -116,17 +116,33 @@ def _text(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _terminable(ended: list[int]) -> Iterator[None]:
-    """Makes SIGTERM end the block as Ctrl-C does: training stops after a step, and files are whole or not there."""
+    """Makes SIGTERM end the block as Ctrl-C does: training stops after a step, and files are whole or not there.
+
+    Python drops an exception that a signal raises in ``__del__``, so the signal would be lost. It is sent once more.
+    """
 
     def handle(number: int, frame: Any) -> None:
         ended.append(number)
         raise KeyboardInterrupt
 
+    def dropped(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            dropped_before(unraisable)
+            return
+        number = ended[0] if ended else signal.SIGINT
+        timers.append(threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, number)))
+        timers[-1].start()
+
     if threading.current_thread() is not threading.main_thread():  # where Python allows no handler
         yield
         return
-    before = signal.signal(signal.SIGTERM, handle)
+    timers: list[threading.Timer] = []
+    before, dropped_before = signal.signal(signal.SIGTERM, handle), sys.unraisablehook
     try:
+        sys.unraisablehook = dropped
         yield
     finally:
+        for timer in timers:
+            timer.cancel()
+        sys.unraisablehook = dropped_before
         signal.signal(signal.SIGTERM, before)

@@ -231,6 +231,24 @@ def test_a_signal_before_the_training_leaves_nothing(folder, monkeypatch, capsys
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_a_destructor_is_not_lost(folder, monkeypatch, capsys, number, status):
+    class Interrupted:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    def read(*_):
+        Interrupted()
+        time.sleep(10)
+
+    monkeypatch.setattr("dsstne._commands.train.read", read)
+    begin, hook = time.monotonic(), sys.unraisablehook
+    assert main([*FILES, "-n", "gl.nc"]) == status
+    assert time.monotonic() - begin < 5
+    assert capsys.readouterr().err.startswith("dsstne train: ")
+    assert sys.unraisablehook is hook
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_waits_until_the_network_is_written(folder, monkeypatch, capsys, number, status):
     save = dsstne.Model.save
 
