@@ -4,8 +4,11 @@ package main
 import "C"
 
 import (
+	"io"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/klauspost/compress/gzip"
 
 	"dsstne/engine/options"
 	"dsstne/engine/textfile"
@@ -25,6 +28,7 @@ func dsstne_dataset_read_text(paths *C.const_text, nPaths C.int64_t, optionText 
 			names = append(names, c.pathIn((*C.const_char)(path)))
 		}
 		o := optionsIn(c, optionText, options.ReadText)
+		o.Gunzip = gunzip
 		o.Features = indexIn(c, itemOffsets, itemText, int64(nItems), "item")
 		o.Samples = indexIn(c, rowOffsets, rowText, int64(nRows), "row")
 		if c.err != nil {
@@ -35,6 +39,9 @@ func dsstne_dataset_read_text(paths *C.const_text, nPaths C.int64_t, optionText 
 		})
 	})
 }
+
+// gunzip decompresses in two thirds of the time of the standard library.
+func gunzip(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
 
 // openBefore is open for a dataset whose handle the caller gets before it is made.
 func openBefore(c *call, out *C.dsstne_dataset, create func(*atomic.Bool) (matrix, error)) error {
@@ -86,7 +93,7 @@ func dsstne_index_read(path *C.const_char, n, offsets *C.int64_t, length *C.size
 			return c.err
 		}
 		return here(func() error {
-			index, err := textfile.ReadIndex(file)
+			index, err := textfile.ReadIndex(file, gunzip)
 			if err != nil {
 				return err
 			}

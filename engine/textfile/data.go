@@ -1,6 +1,7 @@
 package textfile
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -20,6 +21,10 @@ const (
 	RefuseRepeated                  // it is an error
 )
 
+// Gunzip returns what decompresses a gzip file of one or several members. That the file ends early is
+// io.ErrUnexpectedEOF.
+type Gunzip func(io.Reader) (io.Reader, error)
+
 // Options choose how a text is read.
 type Options struct {
 	Analog        bool     // entries have the values of the text; otherwise all have the value 1
@@ -29,6 +34,7 @@ type Options struct {
 	LongestLine   int64    // no line has more bytes
 	MemoryLimit   int64    // most bytes that the reading may use together with its result; 0: any
 	Threads       int      // 0: as many as the process may use
+	Gunzip        Gunzip
 
 	// The numbers that labels have already. Labels that are not in a given index are left out, unless the index is to be
 	// extended; without an index all are numbered.

@@ -2,8 +2,8 @@ package textfile
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 
 	"dsstne/internal/fault"
@@ -27,8 +28,12 @@ func write(t testing.TB, texts ...string) (paths []string) {
 	return paths
 }
 
+// gunzip is that of the library.
+func gunzip(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
+
 // withDefaults are options with a limit for lines.
 func withDefaults(o Options) Options {
+	o.Gunzip = gunzip
 	if o.LongestLine == 0 {
 		o.LongestLine = 1 << 20
 	}

@@ -54,13 +54,13 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "index")
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		index, err := ReadIndex(path)
+		index, err := ReadIndex(path, gunzip)
 		if err != nil {
 			require.NotEqual(t, fault.Internal, fault.KindOf(err), "%v", err)
 			return
 		}
 		require.NoError(t, WriteIndex(path, index))
-		again, err := ReadIndex(path)
+		again, err := ReadIndex(path, gunzip)
 		require.NoError(t, err)
 		require.Equal(t, index, again)
 	})

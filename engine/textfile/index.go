@@ -18,14 +18,14 @@ import (
 const mostLabel = 1 << 20
 
 // ReadIndex reads an index file: a label, a TAB and its number on each line, in any order. The numbers are 0, 1, 2
-// and so on, each once.
-func ReadIndex(path string) (Index, error) {
+// and so on, each once. The file may be compressed.
+func ReadIndex(path string, gunzip Gunzip) (Index, error) {
 	b := &budget{}
 	block := newBlock(b)
 	defer block.free()
 	s := &source{
-		o: &Options{LongestLine: mostLabel, blockSize: defaultBlock}, files: []string{path}, cancelled: new(atomic.Bool),
-		rest: list[byte]{budget: b},
+		o:     &Options{LongestLine: mostLabel, Gunzip: gunzip, blockSize: defaultBlock},
+		files: []string{path}, cancelled: new(atomic.Bool), rest: list[byte]{budget: b},
 	}
 	defer s.rest.free()
 	defer s.close()

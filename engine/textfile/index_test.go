@@ -15,11 +15,11 @@ func TestAnIndexIsReadInAnyOrder(t *testing.T) {
 	for _, text := range []string{
 		"b\t1\na\t0\nü\t2", "\uFEFFü\t2\r\n\r\na\t0\r\nb\t1\r\n", zipped(t, "a\t00\nb\t1\nü\t2\n"),
 	} {
-		index, err := ReadIndex(write(t, text)[0])
+		index, err := ReadIndex(write(t, text)[0], gunzip)
 		require.NoError(t, err)
 		require.Equal(t, indexOf("a", "b", "ü"), index)
 	}
-	index, err := ReadIndex(write(t, "")[0])
+	index, err := ReadIndex(write(t, "")[0], gunzip)
 	require.NoError(t, err)
 	require.Equal(t, indexOf(), index)
 }
@@ -30,7 +30,7 @@ func TestAnIndexIsWrittenInTheOrderOfItsNumbers(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "b\t0\na\t1\nü x\t2\n", string(text))
-	index, err := ReadIndex(path)
+	index, err := ReadIndex(path, gunzip)
 	require.NoError(t, err)
 	require.Equal(t, indexOf("b", "a", "ü x"), index)
 }
@@ -72,12 +72,12 @@ func TestADamagedIndexIsAnErrorWithItsPlace(t *testing.T) {
 		strings.Repeat("x", 1<<22):      ", line 1: the line has more than 1,048,576 bytes",
 	} {
 		path := write(t, text)[0]
-		_, err := ReadIndex(path)
+		_, err := ReadIndex(path, gunzip)
 		require.ErrorContains(t, err, path+want)
 		require.Equal(t, fault.InvalidData, fault.KindOf(err))
 	}
-	_, err := ReadIndex(t.TempDir())
+	_, err := ReadIndex(t.TempDir(), gunzip)
 	require.ErrorContains(t, err, "it is a folder, not a file")
-	_, err = ReadIndex("no-such-index")
+	_, err = ReadIndex("no-such-index", gunzip)
 	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }

@@ -3,7 +3,6 @@ package textfile
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"io"
 	"os"
@@ -141,7 +140,7 @@ func (s *source) openNext() error {
 		return s.readError(err)
 	}
 	if n == len(begin) && begin == [2]byte{0x1f, 0x8b} {
-		if s.reader, err = gzip.NewReader(bufio.NewReaderSize(f, 1<<16)); err != nil {
+		if s.reader, err = s.o.Gunzip(bufio.NewReaderSize(f, 1<<16)); err != nil {
 			return s.readError(err)
 		}
 	}
