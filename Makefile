@@ -110,6 +110,7 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
 	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives|NotFinite)/^(cuda|.*float)' ./tests/conformance
 endif
+	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run 'OneStep|TenEpochs|NeverEnded' ./engine/train
 
 test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefined-behaviour sanitizers, checks of an emulated device
 	@echo "== race detector"
