@@ -134,6 +134,8 @@ CUresult perform_fill(const Work &w) {
   if (CUresult early = touch(w.to, w.width, true)) return early;
   if (w.element == 1) {
     std::memset(reinterpret_cast<void *>(w.to), int(w.value), w.width);
+  } else if (w.element == 4) {  // that of most: a buffer is filled as it is allocated
+    std::fill_n(reinterpret_cast<uint32_t *>(w.to), w.width / 4, uint32_t(w.value));
   } else {
     for (size_t i = 0; i < w.width; i += w.element)
       std::memcpy(reinterpret_cast<void *>(w.to + i), &w.value, w.element);
