@@ -130,9 +130,10 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== bits of an emulated device"
 	@$(PY) -m pytest -q -m slow tests/python/test_bits.py
 endif
-	@echo "== network files of both dialects, text data and index files, a minute of random ones each"
-	@$(find_go) && for target in network:FuzzParse dsstnejson:FuzzRead textfile:FuzzText textfile:FuzzIndex; do \
-	  $$GO test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime 60s ./engine/$${target%:*} || exit; done
+	@echo "== network files of both dialects, text data, index files and mapped datasets, a minute of random ones each"
+	@$(find_go) && \
+	  printf '%s\n' network:FuzzParse dsstnejson:FuzzRead textfile:FuzzText textfile:FuzzIndex arrowfile:FuzzOpenSaved | \
+	  xargs -P 2 -I '{}' sh -c 'target={}; $$GO test -run "^$$" -fuzz "^$${target#*:}\$$" -fuzztime 60s -fuzzminimizetime 20x -parallel 1 ./engine/$${target%:*}'
 	@echo; echo "make test-sanitize: all passed"
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format

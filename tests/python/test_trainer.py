@@ -144,7 +144,7 @@ def test_the_model_is_busy_while_a_run_goes_on(fresh, X):
 
 @pytest.mark.parametrize("moments", [{"not begun"}, {"begun"}, {"look 1"}, {"look 2"}, {"look 1", "look 2", "look 3"}])
 def test_ctrl_c_between_any_two_instructions_waits_for_the_engine(fresh, X, monkeypatch, moments):
-    class Event(threading.Event):
+    class Flag(_native.Flag):
         looks = 0
 
         def is_set(self):
@@ -164,7 +164,8 @@ def test_ctrl_c_between_any_two_instructions_waits_for_the_engine(fresh, X, monk
 
     with dsstne.Trainer(fresh, X, batch_size=8) as trainer:
         with monkeypatch.context() as patch:
-            patch.setattr(_native, "threading", types.SimpleNamespace(Event=Event, Thread=Thread))
+            patch.setattr(_native, "Flag", Flag)
+            patch.setattr(_native, "threading", types.SimpleNamespace(Thread=Thread, Lock=threading.Lock))
             with pytest.raises(KeyboardInterrupt):
                 trainer.run(epochs=10**9)
         assert not _native.trainer_progress(trainer._handle)["running"]

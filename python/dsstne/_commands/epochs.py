@@ -74,7 +74,8 @@ class Epochs(Callback):
             metrics = "".join(f"{name} {value:.4f}, " for name, value in now.items() if is_metric(name))
             speed = f"{now['examples_per_second']:,.0f} examples a second"
             line = f"epoch {epoch}/{self._given.e}: loss {now['loss']:.5g}, {metrics}{speed}"
-            print(line, file=sys.stderr, flush=True)
+            sys.stderr.write(line + "\n")  # at once: Ctrl-C may come between two writes of print()
+            sys.stderr.flush()
         if self._networks is not None and epoch % self._networks.every == 0:
             try:
                 with interruption.deferred():  # the epoch does not come again
