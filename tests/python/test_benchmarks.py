@@ -31,6 +31,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=500)
 
 
+@pytest.mark.slow
 def test_each_part_of_dsstne_is_measured_in_its_smallest_size() -> None:
     pytest.importorskip("h5netcdf")
     done = run("--tiny", "dsstne")

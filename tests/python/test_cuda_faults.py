@@ -86,6 +86,7 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all() and same(fitt
 """
 
 
+@pytest.mark.slow
 def test_every_allocation_may_fail_and_the_error_lists_the_plan(emulated):
     lines = emulated(HEAD + EVERY_ALLOCATION).splitlines()
     assert lines == [

@@ -59,6 +59,7 @@ def test_a_callback_can_prune_a_trial_of_optuna(tmp_path):
     assert set(states) == {"COMPLETE", "PRUNED"}
 
 
+@pytest.mark.slow
 def test_a_study_of_optuna_goes_on_after_a_kill(tmp_path):
     path = tmp_path / "study.log"
     process = study(path, 50, pause=0.2)
