@@ -133,7 +133,8 @@ endif
 	@echo "== network files of both dialects, text data, index files and mapped datasets, a minute of random ones each"
 	@$(find_go) && \
 	  printf '%s\n' network:FuzzParse dsstnejson:FuzzRead textfile:FuzzText textfile:FuzzIndex arrowfile:FuzzOpenSaved | \
-	  xargs -P 2 -I '{}' sh -c 'target={}; $$GO test -run "^$$" -fuzz "^$${target#*:}\$$" -fuzztime 60s -fuzzminimizetime 20x -parallel 1 ./engine/$${target%:*}'
+	  xargs -P 2 -I '{}' sh -c 'target={}; $$GO test -run "^$$" -fuzz "^$${target#*:}\$$" -fuzztime 60s \
+	    -fuzzminimizetime 20x -parallel 1 ./engine/$${target%:*}'
 	@echo; echo "make test-sanitize: all passed"
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format

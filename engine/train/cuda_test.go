@@ -59,11 +59,11 @@ func oneStepOnCUDA(t *testing.T) {
 			gradients := gradientsOf(before, plain)
 			off := gradientError(gradients, false)
 			for k, kind := range []string{"sgd", "adam"} {
-				one, _ := after(t, definition, on(`"cpu"`, optimizers[kind]), 1)
 				for w, way := range ways {
 					if !tried(2*k+w, 4, n, 0) {
 						continue
 					}
+					one, _ := after(t, definition, on(`"cpu"`, optimizers[kind]), 1)
 					devices := lists[number%len(lists)] // each network with some, each list with many
 					number++
 					many, _ := after(t, definition, by(way, on(devices, optimizers[kind])), 1)

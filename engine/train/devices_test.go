@@ -255,8 +255,8 @@ func by(way, options string) string {
 	return strings.Replace(options, "{", fmt.Sprintf(`{"parallel": %q, `, way), 1)
 }
 
-// tried reports whether a test tries combination n of count for a pair, such as a network and an optimizer: all of them with
-// DSSTNE_TEST_WHOLE, which `make test-home` sets, otherwise one, so that each of the pair meets all of them.
+// tried reports whether a test tries combination n of count for a pair, such as a network and an optimizer. With
+// DSSTNE_TEST_WHOLE, which `make test-home` sets, it tries all of them. Otherwise it tries one, which changes from pair to pair.
 func tried(n, count, first, second int) bool {
 	return n == (3*first+5*second)%count || os.Getenv("DSSTNE_TEST_WHOLE") != ""
 }
