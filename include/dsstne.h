@@ -316,6 +316,8 @@ dsstne_status dsstne_dataset_close(dsstne_dataset dataset, dsstne_error *err);
  *   "training": {"shuffle": bool, "schedule": {...}}, what a file of DSSTNE says about training, as options of
  *     dsstne_trainer_open; empty for a native definition
  *   "datasets": {"layer": "name", ...}, the names of the data that a file of DSSTNE gives to its layers
+ *   "words": {"kind": "FeedForward"|"AutoEncoder", "loss": "..."}, words of a file of DSSTNE that make no difference
+ *     here: of its words for one loss, the one that it has; empty for a native definition. Since 1.9.
  * Options: {"dialect": "auto"|"native"|"dsstne"}. With "auto" the keys that only one dialect has decide; a definition
  * with keys of both is an error, and one that both could read is native. Since 1.7. */
 dsstne_status dsstne_network_read(const char *definition, const char *options, char *buf, size_t *len,

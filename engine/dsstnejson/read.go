@@ -24,6 +24,13 @@ type Config struct {
 	Network  *network.Network  `json:"network"`
 	Training Training          `json:"training"`
 	Datasets map[string]string `json:"datasets"` // the name of the dataset by that of the layer, where it has one
+	Words    Words             `json:"words"`
+}
+
+// Words are those of a file of DSSTNE that make no difference here: of several words for one loss, the one that it has.
+type Words struct {
+	Kind string `json:"kind,omitempty"`
+	Loss string `json:"loss,omitempty"`
 }
 
 // Training is what DSSTNE's files say about training: options of a trainer. Ours say nothing.
@@ -104,11 +111,12 @@ func (f *file) readTop(config *Config) (name string) {
 		o.Fail("Version", "is %v; DSSTNE reads files of version 0.7 and later", version)
 	}
 	name = o.String("Name", "")
-	o.Word("Kind", networkKinds[0], networkKinds...) // which makes no difference in DSSTNE either
+	kind := o.Word("Kind", networkKinds[0], networkKinds...) // which makes no difference in DSSTNE either
 	if weights := o.String("WeightsData", ""); weights != "" {
 		o.Fail("WeightsData", noWeightsData, weights)
 	}
 	f.loss, f.margins, f.parameters = readLoss(o), readMargins(o), readParameters(o, parameters{})
+	config.Words = Words{kind, f.loss}
 	f.denoising = o.Object("Denoising").Float32("p", 0, strictjson.Fraction)
 	f.penalty = readPenalty(o, penalty{})
 	f.checkPooling()

@@ -72,7 +72,16 @@ func TestTheConfigHasWhatIsSaidAboutTrainingAndData(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"dialect": "dsstne", "network": null,
 		"training": {"shuffle": false, "schedule": {"kind": "inverse", "rate": 0.001}},
-		"datasets": {"Input": "gl_input", "Output": "gl_output"}}`, string(text))
+		"datasets": {"Input": "gl_input", "Output": "gl_output"},
+		"words": {"kind": "FeedForward", "loss": "ScaledMarginalCrossEntropy"}}`, string(text))
+}
+
+func TestTheWordsOfAFileAreKept(t *testing.T) {
+	words := func(keys string) Words { return config(t, text(keys, in, units8, outAuto)).Words }
+	require.Equal(t, Words{"FeedForward", "CrossEntropy"}, words(""))
+	require.Equal(t, Words{"AutoEncoder", "DataScaledMarginalCrossEntropy"},
+		words(`"kind": "autoencoder", "ErrorFunction": "DATAScaledMarginalCrossEntropy"`))
+	require.Equal(t, Words{"FeedForward", "CrossEntropy"}, words(`"ErrorFunction": "Cross Entropy"`))
 }
 
 func TestShufflingIsTheDefault(t *testing.T) {
@@ -87,6 +96,7 @@ func TestAnOwnDefinitionSaysNothingAboutTraining(t *testing.T) {
 	require.Equal(t, Native, c.Dialect)
 	require.Zero(t, c.Training)
 	require.Empty(t, c.Datasets)
+	require.Zero(t, c.Words)
 }
 
 func TestKindsAndNamesFollowFromTheOrder(t *testing.T) {

@@ -51,8 +51,6 @@ def load(path: str | os.PathLike[str], sizes: Mapping[str, int] | None) -> Model
             model.close()
             raise
         kept = {
-            "kind": described.definition["Kind"],
-            "loss": described.definition["ErrorFunction"],
             **json.loads(model.attributes[ATTRIBUTE]),
             "features": described.features,
             "locked": [name for w in described.weights.values() if w.locked for name in transfer.tensors_of(w)],

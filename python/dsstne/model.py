@@ -110,8 +110,8 @@ class Model(Scoring, Shown):
     def _create(self, network: Any, items: Any = None, **options: Any) -> None:
         """Makes the native model; the options are those of ``dsstne_model_create``."""
         self._adopt(_handles.Handle("model_create", definition_text(network), _options.to_json(options)))
-        if isinstance(network, Network) and (network.training or network.datasets):
-            kept = {**network.training, "datasets": network.datasets}
+        if isinstance(network, Network) and (network.training or network.datasets or network.words):
+            kept = {**network.words, **network.training, "datasets": network.datasets}
             self.attributes[NETCDF] = _options.to_json(kept).decode()
         if items is not None:
             self.items = items

@@ -13,7 +13,7 @@ from dsstne.errors import InputOutputError, InvalidArgumentError, MissingFileErr
 
 __all__ = ["Network"]
 
-_TRAINING = ("shuffle", "schedule")  # what a definition can say about training
+_KEYS = {"training": ("shuffle", "schedule"), "words": ("kind", "loss")}  # what a definition can say beside itself
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +30,9 @@ class Network(Shown):
             (``ShuffleIndices``) and, if the learning rate decays, ``schedule`` (``Decay``).
         datasets: The name of the data set by that of the layer (``DataSet``). :func:`dsstne.fit` takes both names as
             keys of a mapping of matrices.
+        words: Words of a file of DSSTNE that make no difference here: ``kind`` (``Kind``) and ``loss``
+            (``ErrorFunction``, where DSSTNE has several words for a loss). Files that :meth:`dsstne.Model.save` writes
+            for DSSTNE have them again.
 
     Raises:
         InvalidArgumentError: The definition has a mistake; the message says where.
@@ -53,18 +56,20 @@ class Network(Shown):
     definition: dict[str, Any]
     training: dict[str, Any] = field(default_factory=dict)
     datasets: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("definition", "training", "datasets"):
+        for name in ("definition", "training", "datasets", "words"):
             value = getattr(self, name)
             if not isinstance(value, Mapping):
                 raise InvalidArgumentError(f"{name} must be a mapping, not {_checks.shown(value)}")
         object.__setattr__(self, "definition", _native_read(self.definition, "native")["network"])
-        for key in self.training:
-            if key not in _TRAINING:
-                raise InvalidArgumentError(
-                    f"training: {_checks.shown(key)} is not one of {', '.join(map(repr, _TRAINING))}"
-                )
+        for name, known in _KEYS.items():
+            for key in getattr(self, name):
+                if key not in known:
+                    raise InvalidArgumentError(
+                        f"{name}: {_checks.shown(key)} is not one of {', '.join(map(repr, known))}"
+                    )
         layers = {layer["name"] for layer in self.definition["layers"]}
         for layer, name in self.datasets.items():
             if layer not in layers:
@@ -134,7 +139,7 @@ def read(network: Network | Mapping[str, Any] | str | os.PathLike[str]) -> Netwo
 
 def _read(source: Any, dialect: str) -> Network:
     answer = _native_read(source, dialect)
-    return Network(answer["network"], answer["training"], answer["datasets"])
+    return Network(answer["network"], answer["training"], answer["datasets"], answer["words"])
 
 
 def _native_read(source: Any, dialect: str) -> dict[str, Any]:

@@ -306,6 +306,7 @@ def test_a_network_prints_as_a_table():
         ((OURS, {"epochs": 3}), "training: 'epochs' is not one of 'shuffle', 'schedule'"),
         ((OURS, {}, {"inn": "gl_input"}), "datasets: the network has no layer 'inn'"),
         ((OURS, {}, {"in": 3}), "in"),
+        ((OURS, {}, {}, {"word": "AutoEncoder"}), "words: 'word' is not one of 'kind', 'loss'"),
     ],
 )
 def test_a_network_of_wrong_parts_is_refused(arguments, message):
@@ -315,7 +316,7 @@ def test_a_network_of_wrong_parts_is_refused(arguments, message):
 
 def test_a_network_of_ours_has_all_defaults():
     assert dsstne.Network(OURS).definition["layers"][1]["activation"] == "tanh"
-    assert dsstne.Network(OURS).training == dsstne.Network(OURS).datasets == {}
+    assert dsstne.Network(OURS).training == dsstne.Network(OURS).datasets == dsstne.Network(OURS).words == {}
 
 
 def test_the_examples_of_the_docstrings_run():

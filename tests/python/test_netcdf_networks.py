@@ -103,6 +103,22 @@ def test_everything_that_training_needs_is_read(tmp_path):
     assert other.training == {"shuffle": False, "schedule": {"kind": "inverse", "rate": 0.01}}
 
 
+def test_the_words_of_a_definition_are_in_the_file_that_is_trained_of_it(tmp_path):
+    units = [{"N": 256, "Sparse": True}, {"N": 8}, {"N": 256, "Activation": "Sigmoid"}]
+    words = {"Kind": "AutoEncoder", "ErrorFunction": "DataScaledMarginalCrossEntropy"}
+    (tmp_path / "config.json").write_text(json.dumps({**words, "Layers": units}))
+    model = dsstne.fit(ROWS, network=tmp_path / "config.json", epochs=1, progress=False)
+    for _ in range(2):  # what is loaded is saved as it was
+        model.save(tmp_path / "net.nc")
+        with netCDF4.Dataset(tmp_path / "net.nc") as stored:
+            assert (stored.kind, stored.errorFunction) == (1, 4)
+        model = dsstne.load(tmp_path / "net.nc")
+    assert dsstne.netcdf.network(tmp_path / "net.nc").words == {
+        "kind": "AutoEncoder",
+        "loss": "DataScaledMarginalCrossEntropy",
+    }
+
+
 def test_the_units_of_four_axes_are_one_layer(tmp_path):
     file = autoencoder()
     file.layers[1] |= {"Nx": u4(2), "Ny": u4(2), "Nz": u4(2), "Nw": u4(1), "dimensions": u4(3)}

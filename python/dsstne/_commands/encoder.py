@@ -94,12 +94,12 @@ def _as_flags(given: Namespace, said: Cdl) -> Namespace:
 
 
 def _train(given: Namespace, said: Cdl) -> None:
+    import dataclasses
     from pathlib import Path
 
     from dsstne import network
     from dsstne._commands import train
     from dsstne.errors import InvalidArgumentError
-    from dsstne.network import Network
 
     wanted = said.training
     optimizer = wanted["Optimizer"]
@@ -117,7 +117,7 @@ def _train(given: Namespace, said: Cdl) -> None:
         )
     if "ShuffleIndices" in wanted:
         training = {**definition.training, "shuffle": wanted["ShuffleIndices"]}
-        definition = Network(definition.definition, training, definition.datasets)
+        definition = dataclasses.replace(definition, training=training)
     train.work(_as_flags(given, said), definition)
 
 

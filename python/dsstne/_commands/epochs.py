@@ -44,16 +44,15 @@ class Epochs(Callback):
     def __init__(
         self, given: Namespace, network: Network, same_items: bool, digests: dict[str, str], begin: Callable[[], None]
     ) -> None:
-        self._given, self._same_items, self._begin = given, same_items, begin
-        kept = {"datasets": network.datasets, "features": digests, "locked": []}
-        self._kept = {"kind": "FeedForward", **network.training, **kept}
+        self._given, self._same_items, self._digests, self._begin = given, same_items, digests, begin
         self._is_log = not sys.stderr.isatty()
         self._networks = networks(given)
         self.metrics = given.metrics or ()
 
     def before_training(self, model: Any) -> None:
         """Finds what the file cannot express before there is work that would be lost."""
-        model.attributes[ATTRIBUTE] = json.dumps(self._kept)
+        kept = {**json.loads(model.attributes.get(ATTRIBUTE, "{}")), "features": self._digests}
+        model.attributes[ATTRIBUTE] = json.dumps(kept)
         if self._same_items:
             model.same_items = True
         if self._given.n.endswith(".nc"):

@@ -325,13 +325,13 @@ def _digests(layers: Mapping[str, Source]) -> dict[str, str]:
 
 def with_stored_only(network: Network, targets: dict[str, Source]) -> Network:
     """Returns the network with losses that count stored entries only where the data set says so."""
-    from dsstne.network import Network
+    import dataclasses
 
     losses = [
         {**loss, "stored_only": True} if loss["layer"] in targets and targets[loss["layer"]].stored_only else loss
         for loss in network.definition["loss"]
     ]
-    return Network({**network.definition, "loss": losses}, network.training, network.datasets)
+    return dataclasses.replace(network, definition={**network.definition, "loss": losses})
 
 
 def _training(given: Namespace, rows: int) -> dict[str, Any]:
