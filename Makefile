@@ -130,11 +130,11 @@ ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== bits of an emulated device"
 	@$(PY) -m pytest -q -m slow tests/python/test_bits.py
 endif
-	@echo "== network files of both dialects, text data, index files and mapped datasets, 40,000 random ones each"
-	@$(find_go) && \
-	  printf '%s\n' network:FuzzParse dsstnejson:FuzzRead textfile:FuzzText textfile:FuzzIndex arrowfile:FuzzOpenSaved | \
-	  xargs -P 2 -I '{}' sh -c 'target={}; $$GO test -run "^$$" -fuzz "^$${target#*:}\$$" -fuzztime 40000x \
-	    -fuzzminimizetime 20x -parallel 1 ./engine/$${target%:*}'
+	@echo "== network files of both dialects, text data, index files and mapped datasets: random ones, about a minute each"
+	@$(find_go) && printf '%s\n' network:FuzzParse:200000 dsstnejson:FuzzRead:150000 textfile:FuzzText:40000 \
+	  textfile:FuzzIndex:40000 arrowfile:FuzzOpenSaved:60000 | \
+	  xargs -P 2 -I '{}' sh -c 'target={}; IFS=:; set -- $$target; \
+	    $$GO test -run "^$$" -fuzz "^$$2\$$" -fuzztime "$${3}x" -fuzzminimizetime 20x -parallel 1 "./engine/$$1"'
 	@echo; echo "make test-sanitize: all passed"
 
 lint: build $(VENV)/lint  ## vet, staticcheck, ruff, mypy, clang-format
