@@ -75,6 +75,8 @@ class Network(Shown):
             if layer not in layers:
                 raise InvalidArgumentError(f"datasets: the network has no layer {_checks.shown(layer)}")
             _checks.text(name, f"datasets[{layer!r}]")
+        for key, word in self.words.items():
+            _checks.text(word, f"words[{key!r}]")
 
     @classmethod
     def from_dsstne(cls, source: Mapping[str, Any] | str | os.PathLike[str]) -> Network:

@@ -315,7 +315,7 @@ def calls():
         ),
         "Dataset.close": (lambda: dsstne.Dataset(X).close(), {}),
         "Dataset.column_counts": (lambda: dsstne.Dataset(X).column_counts(), {}),
-        "Network": (dsstne.Network, {"definition": {"layers": LAYERS}, "training": {}, "datasets": {}}),
+        "Network": (dsstne.Network, {"definition": {"layers": LAYERS}, "training": {}, "datasets": {}, "words": {}}),
         "Network.from_dsstne": (
             dsstne.Network.from_dsstne,
             {"source": {"Layers": [{"N": 4}, {"N": 2}, {"N": 4}]}},

@@ -75,7 +75,7 @@ def test_items_of_the_own_group_come_first(groups, loss):
 def test_with_all_items_as_negatives_the_loss_is_that_of_all_items(groups, kind, output):
     X = groups[:55]  # a row without items has no negatives
     full, drawn = (
-        fitted(X, {"kind": kind, **more}, epochs=3, optimizer="sgd", schedule=None, output=output)
+        fitted(X, {"kind": kind, **more}, epochs=3, optimizer="sgd", schedule=None, precision="float32", output=output)
         for more in ({}, {"negatives": 120})
     )
     assert drawn.history[-1]["loss"] == pytest.approx(full.history[-1]["loss"], rel=1e-5)
