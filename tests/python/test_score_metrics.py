@@ -279,6 +279,7 @@ def hardly_trained(X, **options):
         batch_size=1000,
         optimizer="sgd",
         learning_rate=1e-12,
+        precision="float32",
         schedule=None,
         progress=False,
     )
@@ -301,7 +302,8 @@ def test_the_loss_is_that_of_the_values_of_the_activation(X, activation):
         {"name": "output", "kind": "output", "activation": activation},
     ]
     network = {"layers": layers, "loss": "squared"}
-    model = dsstne.fit(X, network=network, epochs=1, batch_size=1000, optimizer="sgd", learning_rate=1e-12)
+    options = {"optimizer": "sgd", "learning_rate": 1e-12, "precision": "float32"}
+    model = dsstne.fit(X, network=network, epochs=1, batch_size=1000, **options)
     found = dsstne.evaluate(model, X, X, "held_out_loss", exclude=None)
     assert found["held_out_loss"] == pytest.approx(model.history[0]["loss"], rel=2e-5)
 
