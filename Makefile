@@ -31,6 +31,9 @@ without_cuda = -tags "$$(DSSTNE_CUDA=0 $(PY) -c 'import hatch_build as h; print(
 # workspace and alignment and fail now and then, tensor cores cut sums off, and functions are off by two ULPs.
 harder = DSSTNE_CUDAEMU_CHECKS=11 DSSTNE_CUDAEMU_CUBLASLT=order,workspace,align,capture,flaky DSSTNE_CUDAEMU_TRUNCATE=1 \
   DSSTNE_CUDAEMU_ULPS=2
+# Where a process finds the emulated driver, for tests/conformance; of a cache so small, items are cut into several chunks.
+emulated = LD_LIBRARY_PATH=$(CURDIR)/build/cudaemu DSSTNE_TEST_DRIVER=emulator DSSTNE_CUDAEMU_QUIET=1 DSSTNE_CUDAEMU_L2=1048576
+of_emulated = (cuda|float|forms)
 # Two tests at a time: most wait for a device now and then, or compute on one thread.
 pytest = $(PY) -m pytest -q -n 2 --dist worksteal
 staticcheck = $$GO tool -modfile=tools/go.mod staticcheck
@@ -40,7 +43,7 @@ export GO DSSTNE_CUDA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build emulator emulator-if-any emulated-arm-if-any demo test test-arm test-go test-abi test-python test-cudaemu test-sanitize test-home lint docs bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheels clean
+.PHONY: help build emulator emulator-if-any emulated-arm-if-any demo test test-arm test-go test-abi test-python test-cudaemu test-long test-sanitize test-home lint docs bench bench-full leaderboard gpu-kit gpu-first gpu-check gpu-bench fuzz-long wheels clean
 
 help:  ## this list
 	@echo "usage: make <target>"; echo
@@ -53,7 +56,7 @@ demo: build  ## train on real data and print recommendations
 	@$(PY) examples/demo.py --curve build/learning-curve.png
 
 # The emulator is compiled beside the library, whose kernels Go compiles one after the other.
-test:  ## the tests; slower ones are in test-sanitize and test-home
+test:  ## the tests; slower ones are in test-long, test-sanitize and test-home
 	@$(MAKE) --no-print-directory -j2 build emulator-if-any
 	@$(MAKE) --no-print-directory -j1 test-go test-abi test-python test-cudaemu
 	@echo; echo "make test: all passed"
@@ -72,11 +75,19 @@ test-abi: build $(EMULATOR_LIBRARY)  ## tests of the C interface
 
 test-python: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests of the Python package
 	@echo "== tests/python, tests/dsstne"
-	@$(harder) $(pytest) -m "not slow" tests/python tests/dsstne
+	@$(harder) $(pytest) -m "not long and not slow" tests/python tests/dsstne
 
 test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 	@echo "== tests/cudaemu"
 	@$(PY) -m pytest -q tests/cudaemu
+
+test-long: build $(EMULATOR_LIBRARIES) $(if $(EMULATOR_LIBRARY),build/opbench)  ## tests that take long: most of emulated devices and of Dask among them
+ifneq ($(EMULATOR_LIBRARY),)
+	@echo "== tests/conformance, emulated devices"
+	@$(find_go) && $(harder) $(emulated) $$GO test -timeout 30m -count=1 -run '/$(of_emulated)' ./tests/conformance
+endif
+	@echo "== tests/python, tests/dsstne, what takes long"
+	@$(harder) $(pytest) -m "long and not slow" tests/python tests/dsstne
 
 # Only C is instrumented, by tests/sanitize/cc: Go checks its own accesses, and -asan makes its code twenty times slower. The
 # sanitizers look at the CPU's kernels; of an emulated device all checks look at it, those for races between blocks included.
@@ -85,7 +96,7 @@ test-cudaemu: build $(EMULATOR_LIBRARIES)  ## tests of the emulated CUDA driver
 RACELESS := TestABatchTakesWhatIsPlannedForIt|TestScreeningKeepsTheBestItemWhereEveryRoundingIsAgainstIt|TestAttributesBeyondTheHeadersLimitAreRefused
 # The kernels take one processor 80 s to compile for the sanitizers, in which the race detector has the other.
 sanitizers = CGO_CFLAGS="$$CGO_CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
-  CGO_LDFLAGS=-fsanitize=address,undefined ASAN_OPTIONS=detect_leaks=0 DSSTNE_TEST_DRIVER=none
+  CGO_LDFLAGS=-fsanitize=address,undefined ASAN_OPTIONS=detect_leaks=0
 
 # Where no programs for ARM can run, this says why, and their tests are skipped.
 emulated-arm-if-any: $(VENV)/installed
@@ -107,8 +118,8 @@ test-home: build $(VENV)/home $(EMULATOR_LIBRARIES) emulated-arm-if-any  ## slow
 	@$(MAKE) --no-print-directory fuzz-long FUZZ_INPUTS=20000 ORACLE_CASES=1000 NETCDF_FILES=1500
 	@if $(docs_python); then $(MAKE) --no-print-directory docs; else echo "no make docs: it needs Python 3.11"; fi
 ifneq ($(EMULATOR_LIBRARY),)
-	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
-	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives|NotFinite)/^(cuda|.*float)' ./tests/conformance
+	@$(find_go) && $(emulated) DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
+	  -run '(SameBits|EveryForm|FewBits|OfTiesTheLower|Derivatives|NotFinite)/$(of_emulated)' ./tests/conformance
 endif
 	@$(find_go) && DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run 'OneStep|TenEpochs|NeverEnded' ./engine/train
 
@@ -120,12 +131,13 @@ test-sanitize: build $(EMULATOR_LIBRARY)  ## race detector, address and undefine
 	@$(find_go) && CC=$(CURDIR)/tests/sanitize/cc $(sanitizers) $$GO test -timeout 30m ./kernels/cpu/... ./tests/conformance
 ifneq ($(EMULATOR_LIBRARY),)
 	@echo "== emulated device, all checks"
-	@$(find_go) && DSSTNE_CUDAEMU_CHECKS=7 DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 -run '^TestEveryOpAgrees|^TestLazy|^TestScoresAndTopKHave|^TestAPartOfABatch' ./tests/conformance
+	@$(find_go) && $(emulated) DSSTNE_CUDAEMU_CHECKS=7 DSSTNE_TEST_WHOLE=1 $$GO test -timeout 30m -count=1 \
+	  -run '^(TestEveryOpAgrees|TestLazy|TestScoresAndTopKHave|TestAPartOfABatch)/$(of_emulated)' ./tests/conformance
 	@DSSTNE_CUDAEMU_CHECKS=7 $(pytest) -m device tests/python
 	@echo "== emulated libraries, hard to please in one way at a time"
 	@$(find_go) && $$GO test -c -o $(CURDIR)/build/conformance.test ./tests/conformance && cd tests/conformance && \
 	  for way in CUBLASLT=order CUBLASLT=workspace CUBLASLT=align CUBLASLT=flaky CUBLASLT=half CUBLASLT=refuse TRUNCATE=1 ULPS=2; do \
-	  echo "$$way" && env "DSSTNE_CUDAEMU_$$way" ../../build/conformance.test \
+	  echo "$$way" && env $(emulated) "DSSTNE_CUDAEMU_$$way" ../../build/conformance.test \
 	  -test.run '^(TestEveryFormOfTheOutputAgrees|TestDenseLayers).*/chunked' || exit; done
 	@echo "== bits of an emulated device"
 	@$(PY) -m pytest -q -m slow tests/python/test_bits.py

@@ -153,7 +153,7 @@ def parts(machine: Machine) -> list[Part]:
     """What there is to check, the most telling first."""
     python = sys.executable
     training = [python, str(ROOT / "scripts" / "gpu_training.py")]
-    # The emulator is slow, and `make test` has the whole suite on it already.
+    # The emulator is slow, and `make test-long` has the whole suite on it already.
     tests = "TestEveryOpAgreesWithTheReference" if machine.emulated else "."
     conformance = [str(KIT / "conformance.test"), "-test.v", "-test.run", f"{tests}/cuda"]
     pytest = [python, "-m", "pytest", "-q", "-rs", "-W", "default", "-p", "no:cacheprovider", "-m", "device"]

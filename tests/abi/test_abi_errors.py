@@ -426,11 +426,11 @@ def test_options_are_read_strictly(library: Library, name: str, options: bytes, 
 def test_a_definition_is_read_in_the_dialect_of_the_options(library: Library) -> None:
     theirs = b'{"ErrorFunction": "CrossEntropy", "Layers": [{"N": 9}, {"N": 4}, {"N": 9}]}'
     answer = library.text("network_read", theirs, None)
-    assert sorted(answer) == ["datasets", "dialect", "network", "training"]
+    assert sorted(answer) == ["datasets", "dialect", "network", "training", "words"]
     assert (answer["dialect"], answer["training"], answer["datasets"]) == ("dsstne", {"shuffle": True}, {})
     ours = json.dumps(answer["network"]).encode()
     again = library.text("network_read", ours, b'{"dialect": "native"}')
-    assert again == {**answer, "dialect": "native", "training": {}}
+    assert again == {**answer, "dialect": "native", "training": {}, "words": {}}
     for definition, options, words in (
         (theirs, b'{"dialect": "native"}', "network definition: ErrorFunction is not a known key"),
         (ours, b'{"dialect": "dsstne"}', "DSSTNE network: "),

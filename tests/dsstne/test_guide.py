@@ -252,6 +252,7 @@ def text_and_numbers(printed):
     return re.sub(number, "", printed), [float(found) for found in re.findall(number, printed)]
 
 
+@pytest.mark.long
 def test_commands_print_what_the_guide_shows(tmp_path):
     pytest.importorskip("h5netcdf")
     text = (ROOT / "docs" / "dsstne.md").read_text(encoding="utf-8")

@@ -132,6 +132,7 @@ def excess(name, parameters):
     return {key: np.abs(parameters[key] - end[key]).max() / tolerance[key] for key in end}
 
 
+@pytest.mark.long
 @every_network
 def test_the_weights_are_those_of_the_oracle(name):
     parameters, _ = trained(name)
@@ -174,6 +175,7 @@ def learning(name):
     return [key for key in run.end if oracle.owner(key) not in run.call.locked]
 
 
+@pytest.mark.long
 @every_network
 def test_rounding_stays_within_half_of_the_tolerance(name):
     """It also shows that no value of the network is at a kink of a loss or of an activation, where rounding decides."""
@@ -209,6 +211,7 @@ class Wrong(oracle.Network):
 PROPORTIONAL = [name for name, (_, call) in NETWORKS.items() if call.mode in ("SGD", "Momentum", "Nesterov")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROPORTIONAL)
 def test_a_thousandth_too_much_in_a_gradient_is_seen(name):
     file, _ = NETWORKS[name]

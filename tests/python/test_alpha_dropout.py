@@ -19,6 +19,7 @@ def network(activation="selu", **dropout):
 OPTIONS = {"epochs": 2, "batch_size": 64, "learning_rate": 0.01, "seed": 3}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("activation", ["elu", "selu"])
 @pytest.mark.parametrize("devices", ["cpu", "cpu:4"])
 def test_gradients_are_those_of_the_loss(X, activation, devices):

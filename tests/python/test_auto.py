@@ -84,6 +84,7 @@ def test_a_setting_replaces_another_only_if_it_is_better_by_more_than_its_standa
     assert not dsstne._blending.is_better(np.array([0.0, 3.0]), np.array([1.0, 1.0]))
 
 
+@pytest.mark.long
 def test_settings_that_look_better_are_kept_if_fresh_splits_confirm_it(monkeypatch):
     monkeypatch.setattr(_auto_networks.Networks, "first", lambda networks: None)
     only(monkeypatch, "linear")
@@ -227,6 +228,7 @@ def test_the_code_of_the_report_makes_the_same_model(chosen):
     same(chosen, names["model"])
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_model(quick):
     first, second = (dsstne.auto(X, seed=3, progress=False, threads=n) for n in (1, 2))
     same(first, second)
@@ -419,6 +421,7 @@ def test_models_above_the_limit_of_memory_are_listed_and_skipped(quick):
     assert report.chosen.split()[0] not in failed
 
 
+@pytest.mark.long
 def test_a_refit_that_fails_leaves_the_choice_to_the_next_model(quick, monkeypatch):
     monkeypatch.setattr(selection._blending.Search, "best_of_each_size", lambda search: [])
     first = dsstne.auto(X, progress=False).report.chosen.split()[0]
@@ -481,6 +484,7 @@ def test_ctrl_c_during_the_search_returns_the_best_so_far(quick, monkeypatch):
     assert next(row["ndcg@20"] for row in model.report.table if row["chosen"]) == best
 
 
+@pytest.mark.long
 def test_ctrl_c_during_the_refit_returns_the_model_of_the_trial(quick, monkeypatch):
     kind = dsstne.auto(X, progress=False).report.chosen.split()[0]
     monkeypatch.setattr(selection._Choice, "_make", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -558,6 +562,7 @@ def test_the_report_is_a_readable_table(chosen):
         assert row["memory"] is None or row["memory"] >= 0
 
 
+@pytest.mark.long
 def test_the_bar_shows_the_time_and_the_best_model_in_a_terminal():
     code = (
         "import numpy as np, scipy.sparse, dsstne\n"

@@ -228,6 +228,7 @@ def test_training_needs_no_stderr(monkeypatch):
         dsstne.fit(DENSE, hidden=2, epochs=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["data", "indices", "indptr"])
 def test_a_mapped_matrix_whose_file_shrinks_is_invalid_data(python, tmp_path, part):
     code = """

@@ -115,6 +115,7 @@ def state():
     return described["open"], described["memory"]["allocated"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "long"),  # long calls have a thread
     [(name, False) for name in ("model", "load", "fit", "callbacks", "recommend", "evaluate", "trainer", "library")]

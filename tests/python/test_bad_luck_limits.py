@@ -66,6 +66,7 @@ def test_an_address_space_that_is_too_small_is_an_error_in_words(python):
         assert "ulimit -v" in line
 
 
+@pytest.mark.long
 def test_the_address_space_that_the_error_names_is_enough(python):
     out = python(
         HEAD + "from dsstne import _limits\n"
@@ -90,6 +91,7 @@ def test_the_address_space_that_the_error_names_is_enough(python):
     assert len({line.split("checksum ")[1] for line in out}) == 1
 
 
+@pytest.mark.long
 @needs_root
 def test_a_limit_on_processes_is_an_error_in_words_or_caps_the_threads(python):
     out = python(

@@ -167,6 +167,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HEADERS)
 def test_reading_a_header_takes_at_most_eight_times_its_size(python, tmp_path, name):
     network, attributes, members, words = HEADERS[name]()

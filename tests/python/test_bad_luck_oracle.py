@@ -10,6 +10,7 @@ import scipy.sparse
 import dsstne
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 300, 30))
 def test_random_cases_give_what_numpy_computes(first):
     with warnings.catch_warnings():

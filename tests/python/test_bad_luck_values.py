@@ -293,6 +293,7 @@ def badly_answered(call):
     return wrong
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:all held-out items are excluded")
 @pytest.mark.filterwarnings("ignore:auto returns popularity")
 @pytest.mark.filterwarnings("ignore:last=True, but most rows of X are sorted")

@@ -51,6 +51,7 @@ def test_a_row_does_not_depend_on_the_others(X):
     np.testing.assert_array_equal(model.predict(X[7:9]), model.predict(X)[7:9])
 
 
+@pytest.mark.long
 def test_gradients_are_those_of_the_loss_over_the_batch(X):
     for keys in ({}, {"sparsity": {"mean": 0.3, "weight": 1}, "activation": "sigmoid"}, {"bias": False}):
         model = dsstne.fit(X, network=network({"epsilon": 0.1}, **keys), epochs=1)
@@ -124,6 +125,7 @@ for where in ({"devices": "cuda:0"}, {"devices": two, "parallel": "data"}, {"dev
 """
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_cuda_devices_train_and_predict_as_the_cpu(device):
     device(CUDA)

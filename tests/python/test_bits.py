@@ -13,6 +13,7 @@ SETS = ("avx512bf16", "avx512vnni", "avx512", "avx2", "portable")
 """Instruction sets, widest first; a CPU that has one has those behind it, too."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("instruction_set", RECORD["cpu"])
 def test_the_cpu_computes_the_recorded_bits(instruction_set):
     widest = next(device["kind"] for device in dsstne.doctor().engine["devices"] if device["name"] == "cpu")

@@ -37,6 +37,7 @@ def test_the_metric_of_a_part_is_that_of_evaluate(data, metric):
         assert found.unproven(weights) == 0
 
 
+@pytest.mark.long
 def test_the_metric_of_a_sum_is_that_of_all_items(data, monkeypatch):
     monkeypatch.setattr(_blending, "LEAST_CANDIDATES", 60)  # fewer than the items
     train, held_out, models = data

@@ -628,6 +628,7 @@ def test_a_notebook_without_widgets_gets_a_bar_of_text_without_a_warning(python)
     assert "Warning" not in out
 
 
+@pytest.mark.long
 def test_a_search_in_a_notebook_without_widgets_has_a_bar_and_no_warning(python):
     """Optuna imports what warns about the widgets."""
     pytest.importorskip("optuna")

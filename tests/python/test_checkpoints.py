@@ -102,6 +102,7 @@ print(json.dumps(found))
 )
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_cuda_devices_go_on(device):
     for same, forked, off in json.loads(device(EMULATED, timeout=300)).values():
@@ -172,6 +173,7 @@ def stop_at(epoch, error=StoppedError):
     return callback
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
 def test_fit_goes_on_with_the_same_bits(X, tmp_path, early, error):
@@ -351,6 +353,7 @@ def kill_rounds(folder, rounds):
     return killed, whole
 
 
+@pytest.mark.long
 def test_a_killed_run_never_loses_its_checkpoint(tmp_path):
     rounds = int(os.environ.get("DSSTNE_TEST_KILLS", "5"))
     killed, whole = kill_rounds(tmp_path, rounds)

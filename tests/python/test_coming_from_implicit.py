@@ -66,6 +66,7 @@ def test_the_page_names_every_parameter_and_attribute_of_the_models_of_implicit(
     assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", PAGE)] == []
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning")
 def test_the_code_of_the_page_runs_and_both_libraries_recommend_similar_lists():
     pytest.importorskip("implicit.als")

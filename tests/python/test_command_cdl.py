@@ -142,6 +142,7 @@ BAD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
 def test_what_is_wrong_is_said_and_nothing_is_written(folder, capsys, text, message):
     (folder / "run.cdl").write_bytes(text if isinstance(text, bytes) else text.encode())

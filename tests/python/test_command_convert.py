@@ -70,6 +70,7 @@ def content(path):
         return data[:].toarray(), data.item_names.tolist(), data.row_names.tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), [*itertools.product(OUTPUTS, ["c" + name[1:] for name in OUTPUTS])])
 def test_a_matrix_with_names_comes_back_through_any_two_formats(first, second):
     save(items=ITEMS, rows=ROWS)

@@ -276,6 +276,7 @@ def test_malformed_samples_are_left_out_of_both_parts_and_counted(folder, capsys
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["gl.nc", "gl.npz", "gl.mtx.gz", "gl.arrow", "gl.txt", "gl.xc"])
 def test_a_full_disk_leaves_all_files_as_they_were(folder, path):
     save(matrix=scipy.sparse.random_array((4000, 50), density=0.5, rng=0, dtype=f4).tocsr(), items=map(str, range(50)))

@@ -106,6 +106,7 @@ def test_shuffle_indices_of_the_cdl_file_takes_the_place_of_that_of_the_network(
     assert not same(weights("a.nc"), weights("b.nc"))
 
 
+@pytest.mark.long
 def test_a_sample_of_dsstne_as_it_is(folder):
     (folder / "train.cdl").write_text(
         """{
@@ -222,6 +223,7 @@ def test_predict_takes_the_data_sets_of_the_layers_if_they_have_other_names(fold
 # ---- validate ----
 
 
+@pytest.mark.long
 def test_validate_compares_gradients(capsys):
     assert run({**TRAIN, "Command": "Validate"}) == 0
     out = capsys.readouterr().out
@@ -260,6 +262,7 @@ def test_validate_ends_with_status_1_if_gradients_disagree(monkeypatch, capsys):
 # ---- interruptions ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_training_that_a_signal_ends_goes_on_with_the_command_that_it_prints(number, status):
     said = trained(Epochs=2000, MiniBatch=16, Results="net.nc", AlphaInterval=500)

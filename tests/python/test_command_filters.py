@@ -111,6 +111,7 @@ def test_rows_of_which_much_is_left_out_are_ranked_again(folder, trained, monkey
     assert_same(lines("few"), expected(values, 1.0 - many.toarray(), 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", ["sigmoid", "softmax", "squared"])
 @pytest.mark.parametrize("block", [40, 1 << 24])
 def test_values_of_filters_multiply(folder, monkeypatch, loss, block):

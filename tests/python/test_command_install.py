@@ -24,6 +24,7 @@ def start(path, *arguments, **options):
     return subprocess.run([path, *arguments], capture_output=True, text=True, timeout=60, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bin", 'a folder/it\'s "here" $HOME', "ü"])
 def test_the_scripts_start_the_commands(folder, capsys, name):
     assert main(["install-commands", name]) == 0

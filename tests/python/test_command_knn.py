@@ -155,6 +155,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [1 << 22, 1])
 @pytest.mark.parametrize("place", [0, 3, 40])
 @pytest.mark.parametrize("kind", DAMAGED)

@@ -45,6 +45,7 @@ def start(seconds, arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", [2, 8])
 def test_no_label_is_lost_and_no_number_is_given_twice(folder, processes):
     for n in range(processes):
@@ -62,6 +63,7 @@ def test_no_label_is_lost_and_no_number_is_given_twice(folder, processes):
     assert not [name for name in os.listdir(folder) if name.startswith(".")]
 
 
+@pytest.mark.long
 def test_a_killed_process_blocks_nobody(folder):
     for n in range(2):
         (folder / f"T{n}").write_text(f"sample{n}\ta\n")

@@ -62,6 +62,7 @@ def lines(path="recs"):
     return {sample: [tuple(pair.split(",")) for pair in pairs.split(":")[:-1]] for sample, pairs in read}
 
 
+@pytest.mark.long
 def test_the_walk_through_of_dsstne(tmp_path, capsys):
     debian = load_debian()
     M = debian.matrix

@@ -99,6 +99,7 @@ def ended(processes, timeout=60):
     return [process.returncode for process in processes], outputs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["mpirun", "mpiexec", "srun"])
 def test_rank_0_works_and_the_others_wait_for_it(folder, start, kind):
     launcher = LAUNCHERS[kind]
@@ -124,6 +125,7 @@ def test_a_process_knows_its_rank(kind):
         assert found.launcher.program == kind.split(" ")[0]
 
 
+@pytest.mark.long
 def test_rank_0_waits_for_ranks_that_begin_late(start):
     first = start(SLURM, 0)
     early = start(SLURM, 1)
@@ -134,6 +136,7 @@ def test_rank_0_waits_for_ranks_that_begin_late(start):
     assert ended([first, early, late])[0] == [0, 0, 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", ["mpirun", "mpiexec", "srun"])
 def test_commands_one_after_the_other_meet_one_by_one(folder, start, launcher):
     """Each rank is a shell of its own, as with mpirun sh -c; the second command fails."""
@@ -172,6 +175,7 @@ def test_nobody_waits_for_a_rank_0_that_was_killed(folder, start):
     assert (folder / "worked").read_text() == "cpu\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_rank_0_and_ranks_that_wait(folder, start, number, status):
     command = (sys.executable, "-c", PROGRAM, *KNN, "out")

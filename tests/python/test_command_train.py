@@ -201,6 +201,7 @@ def interrupted(arguments, number):
     return process.returncode, err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("more", [[], ["--validation", "others.nc", "--optimizer", "adam"]])
 def test_a_run_that_a_signal_ends_goes_on_with_the_command_that_it_prints(folder, number, status, more):
@@ -432,6 +433,7 @@ def test_names_of_the_networks_of_epochs(tmp_path):
     assert [files.has(name) for name in names] == [True, True, False, False, False, False, False]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_training_with_a_checkpoint_and_no_network(folder, number, status):
     returned, err = interrupted([*FILES, "-n", "gl.nc", "-e", "10000000", "--checkpoint", "run"], number)

@@ -86,6 +86,7 @@ def test_p_is_that_of_all_changes_of_signs():
     assert found["p"] == pytest.approx(exact, abs=0.015)
 
 
+@pytest.mark.long
 def test_models_that_do_not_differ_are_significant_as_rarely_as_they_should_be():
     rng = np.random.default_rng(2)
     base = rng.random(60)

@@ -178,6 +178,7 @@ sgd = dict(optimizer="sgd", batch_size=8, devices="cpu")
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_copies_take_memory_when_they_are_changed_and_not_before(python):
     out = python(

@@ -19,6 +19,7 @@ def devices(wanted):
 """
 
 
+@pytest.mark.long
 def test_automatic_devices_are_all_that_can_be_used(emulated):
     every, both, first, cpu = emulated(
         BEGIN + "for wanted in 'auto', 'all', 'first', 'cpu': print(*devices(wanted))"
@@ -27,6 +28,7 @@ def test_automatic_devices_are_all_that_can_be_used(emulated):
     assert (first, cpu) == ("cuda:0", "cpu")
 
 
+@pytest.mark.long
 def test_what_is_computed_on_automatic_devices_is_what_the_cpu_computes(emulated):
     out = emulated(
         BEGIN + "for devices in 'cpu', None:\n"
@@ -57,6 +59,7 @@ def test_a_worker_takes_the_first_device(emulated, kind):
     assert emulated(BEGIN + WORKERS[kind] + "print(*devices('auto'))").split() == ["cuda:0"]
 
 
+@pytest.mark.long
 def test_a_worker_of_dask_is_recognised(python):
     distributed = pytest.importorskip("distributed")
     assert distributed
@@ -71,6 +74,7 @@ def test_a_worker_of_dask_is_recognised(python):
     assert out.split() == ["auto", "first"]
 
 
+@pytest.mark.long
 def test_beside_the_workers_all_devices_are_taken(emulated):
     client = (
         "def get_worker():\n    raise ValueError('no worker found')\n"
@@ -80,6 +84,7 @@ def test_beside_the_workers_all_devices_are_taken(emulated):
     assert len(emulated(BEGIN + client + "print(*devices('auto'))").split()) == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rank", "name"), [("1", "cuda:1"), ("6", "cuda:2")])
 def test_processes_that_torchrun_starts_share_the_devices_out(emulated, rank, name):
     assert emulated(BEGIN + "print(*devices('auto'))", LOCAL_RANK=rank).split() == [name]

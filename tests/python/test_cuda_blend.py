@@ -14,6 +14,7 @@ linear, near = dsstne.linear(X, **quiet), dsstne.item_knn(X, k=20, **quiet)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devices", ["cuda:0", ["cuda:0", "cuda:1"]])
 def test_sums_with_a_network_agree_with_the_cpu(emulated, devices):
     code = """
@@ -34,6 +35,7 @@ assert "Moments of the scores of part 1" in operations and "Blend the scores of 
     emulated(PRELUDE + code.replace("DEVICES", repr(devices)))
 
 
+@pytest.mark.long
 def test_sums_of_stored_matrices_have_the_bits_of_the_cpu(emulated):
     emulated(
         PRELUDE

@@ -169,11 +169,13 @@ print("as it was")
 """
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_another_user_of_the_driver_finds_everything_as_it_was(device):
     assert device(CALLS + DRIVER_USER + UNDISTURBED) == "as it was\n"
 
 
+@pytest.mark.long
 def test_it_does_so_when_its_work_waits_for_somebody_to_wait_for_it(emulated):
     assert emulated(CALLS + DRIVER_USER + UNDISTURBED, DSSTNE_CUDAEMU_LAZY="1") == "as it was\n"
 
@@ -196,6 +198,7 @@ print("captured")
 """
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_a_capture_of_another_user_is_neither_broken_nor_in_the_way(device, monkeypatch):
     modes = os.environ.get("DSSTNE_CUDAEMU_CUBLASLT", "").split(",")
@@ -229,6 +232,7 @@ for turn in range(2):
 """
 
 
+@pytest.mark.long
 def test_a_capture_during_which_cublas_fails_is_not_broken_and_training_says_why_it_does_not_begin(emulated):
     out = emulated(CALLS + DRIVER_USER + REFUSED, DSSTNE_CUDAEMU_CUBLASLT="capture", keep=True)
     assert "(status 14). Some versions of the library fail while a stream of the process is captured" in out

@@ -9,6 +9,7 @@ def run(emulated):
     return lambda program: emulated(PROGRAM + program, keep=True)
 
 
+@pytest.mark.long
 def test_a_step_copies_no_data(run):
     run("""
 bytes_sent = {}
@@ -46,6 +47,7 @@ with dsstne.Trainer(model, X, batch_size=32, devices="cuda:0") as trainer:
 """)
 
 
+@pytest.mark.long
 def test_runs_in_parts_with_readers_between_them_change_no_bit(run):
     run("""
 X = matrix(64, 80, 0.2, ones=False)
@@ -183,6 +185,7 @@ assert taken <= 1.2 * planned and planned <= 1.2 * taken, (taken, planned)
 """)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", ["model", "data"])
 def test_several_devices_make_their_parts_of_batches_with_the_bits_of_the_host(run, parallel):
     run(
@@ -224,6 +227,7 @@ assert same(want, got)
 """)
 
 
+@pytest.mark.long
 def test_logits_and_rounded_copies_of_weights_change_no_bit_and_give_way_to_data(run):
     run("""
 X = matrix(300, 80, 0.2, ones=False)

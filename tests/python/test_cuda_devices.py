@@ -6,6 +6,7 @@ import pytest
 from emulated import EMULATOR, PROGRAM, WAYS, sample
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "joined", ["NCCL", *(pytest.param(w, marks=pytest.mark.slow) for w in WAYS[1:])], indirect=True
 )
@@ -53,6 +54,7 @@ print(json.dumps(result))
             assert values == pytest.approx(losses["cpu"], rel=1e-4), devices
 
 
+@pytest.mark.long
 def test_devices_without_items_or_rows_do_no_harm(joined):
     result = json.loads(
         joined(
@@ -70,6 +72,7 @@ assert not control.messages()
     assert result[2] == pytest.approx(result[0], rel=1e-4)
 
 
+@pytest.mark.long
 def test_nccl_is_found_in_the_folder_of_its_python_package(tmp_path, emulated):
     library = tmp_path / "packages" / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
     library.parent.mkdir(parents=True)
@@ -125,6 +128,7 @@ assert (again[0] == want[0]).all() and (again[1] == want[1]).all()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("joined", "parallel"),
     sample(("peer copies", "data"), of=(WAYS, ("model", "data"))),
@@ -135,6 +139,7 @@ def test_a_failure_on_one_device_ends_the_step_on_all_with_its_error(joined, par
     joined(f"{PROGRAM}way = {parallel!r}\n{FAULTS}", DSSTNE_CUDAEMU_ABORT="20")
 
 
+@pytest.mark.long
 def test_a_run_goes_on_after_a_failed_step(joined):
     joined(
         PROGRAM
@@ -155,6 +160,7 @@ assert np.isfinite(model.tensor("hidden1.weight")).all()
     )
 
 
+@pytest.mark.long
 def test_a_lost_device_leaves_the_model_as_it_was_before_the_run(joined):
     joined(
         PROGRAM
@@ -175,6 +181,7 @@ assert model.recommend(X, k=3, devices="cpu")[0].shape == (40, 3)
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("devices", "kind", "words"),
     [

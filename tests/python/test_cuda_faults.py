@@ -118,6 +118,7 @@ for function, n, code in (
 """
 
 
+@pytest.mark.long
 def test_large_weights_reach_a_device_without_pinned_memory(emulated):
     emulated(HEAD + WITHOUT_PINNED_MEMORY)
 
@@ -179,6 +180,7 @@ def test_the_plan_tells_what_the_device_will_hold_and_allocates_nothing(emulated
 # ---- the device ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
@@ -280,6 +282,7 @@ def test_kernels_that_do_not_fit_the_device_are_an_error_that_says_so(emulated):
     assert rest == "0 True\n(40, 3)\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "words"), [(2, '"prohibited"'), (3, '"exclusive process"')])
 def test_a_device_whose_mode_keeps_us_out_says_so(emulated, mode, words):
     out = emulated(
@@ -314,6 +317,7 @@ def test_a_child_forked_after_a_device_was_used_gets_a_clear_error_and_the_paren
     assert out == "ForkError\nForkError\n0 True True\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devices", ["cuda:0", "all"])
 def test_ctrl_c_in_an_epoch_ends_it_at_once_and_the_model_and_the_devices_stay_usable(devices):
     settings = emulated_driver()
@@ -344,6 +348,7 @@ def test_ctrl_c_in_an_epoch_ends_it_at_once_and_the_model_and_the_devices_stay_u
     assert out == "2\nTrue\n(40, 3)\n"
 
 
+@pytest.mark.long
 def test_an_index_that_changed_to_one_out_of_range_never_reaches_a_kernel(emulated):
     out = emulated(
         HEAD + "model = fitted('cpu')\n"

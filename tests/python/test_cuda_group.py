@@ -23,6 +23,7 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("joined", "count", "way"),
     sample(
@@ -62,6 +63,7 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("joined", "waits"), [("NCCL", 1), ("peer copies", 0)], indirect=["joined"])
 def test_steps_of_two_groups_do_not_meet_on_a_device(joined, waits):
     assert float(joined(PROGRAM + TWO_GROUPS, True)) == waits
@@ -99,6 +101,7 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("joined", "late"), sample(("NCCL", True), of=(WAYS, (False, True))), indirect=["joined"])
 def test_a_step_that_fails_on_one_device_ends_all_as_if_each_had_been_done_before_the_next(joined, late):
     joined(PROGRAM + NOT_FINITE, late)
@@ -149,6 +152,7 @@ print(parts)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("joined", "case"),
     sample(
@@ -193,6 +197,7 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("joined", ["NCCL"], indirect=True)
 @pytest.mark.parametrize(
     ("way", "late"),
@@ -226,11 +231,13 @@ for way in ("model", "data"):
 """
 
 
+@pytest.mark.long
 def test_a_lost_device_leaves_the_model_that_was_stored_last(joined):
     joined(PROGRAM + LOST)
     joined(PROGRAM + LOST, late=True)
 
 
+@pytest.mark.long
 def test_a_run_on_several_devices_that_is_interrupted_ends_with_whole_steps(joined):
     joined(
         PROGRAM
@@ -277,6 +284,7 @@ for where in ("device", "host"):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "way"), [(2, "model"), (4, "model"), (3, "data")])
 def test_the_plan_is_what_the_devices_hold(joined, count, way):
     joined(f"{PROGRAM}count, way = {count}, {way!r}\n{PLAN}")
@@ -300,10 +308,12 @@ print("none")
 """
 
 
+@pytest.mark.long
 def test_devices_that_were_not_asked_for_are_left_alone(joined):
     assert joined(PROGRAM + NO_OTHER_DEVICE).strip() == "none"
 
 
+@pytest.mark.long
 def test_scores_of_a_batch_come_in_one_copy_from_each_device(joined):
     out = joined(
         PROGRAM

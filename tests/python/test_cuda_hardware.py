@@ -99,6 +99,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_training_has_the_loss_of_the_cpu(device, case):
     out = device(
@@ -111,6 +112,7 @@ def test_training_has_the_loss_of_the_cpu(device, case):
     assert cuda == pytest.approx(cpu, rel=1e-4)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits(device):
     out = device(
         HEAD + "X = matrix(50, 70, 0.15)\n"
@@ -158,6 +160,7 @@ def test_a_model_trained_on_a_device_is_saved_loaded_and_trained_on_elsewhere(de
     assert out == "True\n" * 4
 
 
+@pytest.mark.long
 def test_training_goes_on_after_each_run_as_if_there_had_been_one(device):
     out = device(
         HEAD + "X = matrix(50, 70, 0.15)\n"
@@ -179,6 +182,7 @@ def test_a_device_that_is_not_there_is_an_error_in_words(device):
     assert out.startswith('device "cuda:97": it is not there; ')
 
 
+@pytest.mark.long
 def test_all_devices_train_and_rank_one_model_together(device):
     out = device(
         HEAD + "X = matrix(70, 83, 0.15)\n"

@@ -16,6 +16,7 @@ def same(work, devices):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrap", ["np.asarray", "scipy.sparse.csr_array"])
 @pytest.mark.parametrize("devices", ["cuda:0", ["cuda:0", "cuda:1"]])
 def test_answers_have_the_bits_of_the_cpu(emulated, wrap, devices):

@@ -46,6 +46,7 @@ def test_a_model_that_answers_again_is_not_copied_again(kept):
     )
 
 
+@pytest.mark.long
 def test_weights_that_were_changed_are_copied_again(kept):
     kept(
         "asked(model)\n"
@@ -59,6 +60,7 @@ def test_weights_that_were_changed_are_copied_again(kept):
     )
 
 
+@pytest.mark.long
 def test_copies_of_a_model_whose_weights_are_on_the_devices_are_apart(kept):
     kept(
         "whole, options = model.copy(), dict(batch_size=10, devices=device)\n"
@@ -79,6 +81,7 @@ def test_copies_of_a_model_whose_weights_are_on_the_devices_are_apart(kept):
     )
 
 
+@pytest.mark.long
 def test_another_model_takes_the_devices_over(kept):
     kept(
         "other = fitted()\n"
@@ -92,6 +95,7 @@ def test_another_model_takes_the_devices_over(kept):
     )
 
 
+@pytest.mark.long
 def test_memory_comes_back_with_the_model_and_when_nothing_is_to_be_kept(kept):
     kept(
         "asked(model)\n"
@@ -109,6 +113,7 @@ def test_memory_comes_back_with_the_model_and_when_nothing_is_to_be_kept(kept):
     )
 
 
+@pytest.mark.long
 def test_what_is_kept_goes_when_memory_is_short(emulated):
     emulated(
         HEAD + "wide = dsstne.fit(scipy.sparse.random(9, 30_000, 0.1, 'csr', np.float32), hidden=[100], epochs=0,\n"
@@ -127,6 +132,7 @@ def test_what_is_kept_goes_when_memory_is_short(emulated):
     )
 
 
+@pytest.mark.long
 def test_devices_that_fail_are_not_kept(kept):
     kept(
         "asked(model)\n"
@@ -138,6 +144,7 @@ def test_devices_that_fail_are_not_kept(kept):
     )
 
 
+@pytest.mark.long
 def test_calls_at_the_same_time_have_devices_of_their_own(kept):
     kept(
         "want, found = asked(model, 'cpu'), []\n"
@@ -149,6 +156,7 @@ def test_calls_at_the_same_time_have_devices_of_their_own(kept):
     )
 
 
+@pytest.mark.long
 def test_a_forked_process_does_not_touch_what_is_kept(kept):
     out = kept(
         "asked(model)\n"

@@ -19,6 +19,7 @@ models = {
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["f", "gf_cf", "operator", "operator, own"])
 def test_scores_agree_with_the_cpu(emulated, name):
     code = """
@@ -39,6 +40,7 @@ assert model.predict(X, devices="cuda:0")[some].tobytes() == alone.tobytes()
     emulated(PRELUDE + code.replace("NAME", repr(name)))
 
 
+@pytest.mark.long
 def test_one_device_of_several_computes(emulated):
     emulated(
         PRELUDE

@@ -49,10 +49,12 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [False, True])
 def test_a_device_is_profiled_by_events(program, late):
     program('devices, expected, captures = "cuda:0", ["cuda:0"], True\n' + PROFILE, late)
 
 
+@pytest.mark.long
 def test_several_devices_are_profiled(program):
     program('devices, expected, captures = ["cuda:0", "cuda:1"], ["cuda:0", "cuda:1"], False\n' + PROFILE)

@@ -52,6 +52,7 @@ assert copied["device_to_host"] == 16 * batches + 16 * 3 + per_row.nbytes, copie
 """)
 
 
+@pytest.mark.long
 def test_items_to_leave_out_and_targets_come_from_the_data_on_the_device(program):
     program("""
 metrics = ["recall@5", "coverage@5"]
@@ -70,6 +71,7 @@ assert some[0]["metrics"] == evaluation(metrics, "cpu", Z, range(40))[0]["metric
 """)
 
 
+@pytest.mark.long
 def test_what_does_not_fit_beside_a_ranking_is_copied_batch_by_batch_with_the_same_bits(program):
     program("""
 X, Y, Z = (matrix(3000, 80, density, ones=False) for density in (0.4, 0.3, 0.3))
@@ -118,12 +120,14 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [False, True])
 def test_a_batch_is_two_launches_of_graphs_and_is_waited_for_once_at_most(program, late):
     waited = json.loads(program(EACH_BATCH, late))
     assert waited == {"recommend": 1, "evaluate": int(late), "evaluate by row": 1}
 
 
+@pytest.mark.long
 def test_work_that_is_done_late_ranks_the_same(program):
     code = """
 metrics = ["recall@5", "ndcg@20", "coverage@7"]
@@ -141,6 +145,7 @@ assert not control.messages()
     assert program(code) == program(code, late=True)
 
 
+@pytest.mark.long
 def test_a_ranking_that_the_driver_refuses_is_an_error_and_the_predictor_goes_on(program):
     program("""
 functions = {

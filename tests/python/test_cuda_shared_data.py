@@ -38,6 +38,7 @@ def run(emulated):
     return lambda program: emulated(PRELUDE + program, keep=True)
 
 
+@pytest.mark.long
 def test_a_second_trainer_copies_no_data_and_has_the_same_bits(run):
     run("""
 first, second = trainer(), trainer()
@@ -57,6 +58,7 @@ assert live().get("live_bytes", 0) == 0, live()
 """)
 
 
+@pytest.mark.long
 def test_the_last_user_frees_the_data(run):
     run("""
 first, second = trainer(), trainer()
@@ -71,6 +73,7 @@ with trainer() as third:
 """)
 
 
+@pytest.mark.long
 def test_a_fork_and_a_predictor_use_the_data_of_the_trainer(run):
     run("""
 with trainer() as first:
@@ -88,6 +91,7 @@ with trainer() as first:
 """)
 
 
+@pytest.mark.long
 def test_trainings_in_threads_copy_the_data_once(run):
     run("""
 trainers = [trainer() for _ in range(4)]
@@ -109,6 +113,7 @@ assert live().get("live_bytes", 0) == 0, live()
 """)
 
 
+@pytest.mark.long
 def test_another_device_and_other_data_have_copies_of_their_own(run):
     run("""
 with trainer() as first:
@@ -120,6 +125,7 @@ with trainer() as first:
 """)
 
 
+@pytest.mark.long
 def test_ranks_share_their_columns(run):
     run("""
 two = ["cuda:0", "cuda:1"]
@@ -131,6 +137,7 @@ with trainer(devices=two, parallel="model") as first, trainer(devices=two, paral
 """)
 
 
+@pytest.mark.long
 def test_data_whose_copying_has_failed_are_copied_by_the_next(run):
     run("""
 first, second = trainer(), trainer()
@@ -146,6 +153,7 @@ first.close(), second.close()
 """)
 
 
+@pytest.mark.long
 def test_data_that_are_there_need_no_memory(run):
     run("""
 with trainer() as first:

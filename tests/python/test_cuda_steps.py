@@ -39,12 +39,14 @@ assert not control.messages()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_step_is_at_most_two_launches_of_graphs_and_waits_for_nothing(program, streams):
     each = json.loads(program(f"streams = {streams}\n{EACH_STEP}"))
     assert each.get("synchronisations", 0) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", [False, True])
 def test_the_host_waits_for_a_step_only_when_others_are_under_way(program, streams):
     each = json.loads(program(f"streams = {streams}\n{EACH_STEP}", late=True))
@@ -52,6 +54,7 @@ def test_the_host_waits_for_a_step_only_when_others_are_under_way(program, strea
     assert each["synchronisations"] <= each["calls.cuEventSynchronize"] == 1
 
 
+@pytest.mark.long
 def test_work_that_is_done_late_gives_the_same_bits(program):
     code = """
 X = matrix()
@@ -80,6 +83,7 @@ with trainer(X) as one, trainer(X) as many:
 """)
 
 
+@pytest.mark.long
 def test_no_buffer_needs_a_number_for_each_example_and_item(program):
     program("""
 rows, items = 320, 12000

@@ -32,6 +32,7 @@ print(json.dumps(result))
 """
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_training_on_a_cuda_device_equals_the_cpu(device, shared_data):
     folder = shared_data / "gowalla-lightgcn"
@@ -74,10 +75,12 @@ print(all(np.array_equal(calls.model_.tensor(name), whole.model_.tensor(name)) f
 """
 
 
+@pytest.mark.long
 def test_calls_of_partial_fit_have_the_bits_of_a_fit(device):
     assert device(CALLS).split() == ["True"]
 
 
+@pytest.mark.long
 def test_reduced_precisions_train_to_nearly_the_same_loss(device):
     for losses in json.loads(device(PRECISIONS)):
         assert len(set(losses.values())) == 3
@@ -98,6 +101,7 @@ print([[n > 0 for n in launched(precision)] for precision in ("float32", "bfloat
 """
 
 
+@pytest.mark.long
 def test_cublas_is_used_where_it_is_found_and_missed_by_nobody(emulated, without_libraries):
     assert emulated(PROGRAM + FORMS).strip() == str([[True, False, False]] * 3)
     without = emulated(PROGRAM + FORMS, LD_LIBRARY_PATH=without_libraries).strip()
@@ -140,6 +144,7 @@ with trainer(X) as t:
 """
 
 
+@pytest.mark.long
 def test_only_what_cublas_does_not_support_is_computed_in_another_form(emulated):
     out = emulated(PROGRAM + REFUSED).splitlines()
     assert out[0] == "{'chunked, cuBLASLt 12.9.0'}"
@@ -183,6 +188,7 @@ user.join()
 """
 
 
+@pytest.mark.long
 def test_a_capture_of_somebody_else_delays_the_choice_of_the_form_and_does_not_change_it(emulated):
     assert "(chunked, cuBLASLt" in emulated(PROGRAM + CAPTURED, DSSTNE_CUDAEMU_CUBLASLT="capture")
 
@@ -229,6 +235,7 @@ assert set(reached) == set(functions), set(functions) - set(reached)
 """
 
 
+@pytest.mark.long
 def test_a_call_that_the_driver_refuses_is_an_error_and_leaks_nothing(emulated):
     emulated(PROGRAM + FAULTS, timeout=600)
 
@@ -254,6 +261,7 @@ for loss in ("softmax", "sigmoid"):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("multiprocessors", [1, 5, 1000])
 def test_devices_of_any_size_train_to_the_loss_of_the_cpu(emulated, multiprocessors):
     emulated(FEW_MULTIPROCESSORS, multiprocessors)

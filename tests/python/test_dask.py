@@ -79,6 +79,7 @@ FORMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_a_worker_trains_with_the_bits_of_a_training_here(client, saved, model, form):
     made = dsstne.dask.fit(client, FORMS[form](client, saved), **OPTIONS)
@@ -192,6 +193,7 @@ def test_jobs_that_take_parts_of_a_worker_get_threads_and_devices_of_their_own(m
     assert not any(_dask_jobs._taken.values())
 
 
+@pytest.mark.long
 @pytest.mark.device
 def test_jobs_train_on_cuda_devices_of_their_own(tmp_path, monkeypatch):
     real = os.environ.get("DSSTNE_TEST_DRIVER") == "real"
@@ -208,6 +210,7 @@ def test_jobs_train_on_cuda_devices_of_their_own(tmp_path, monkeypatch):
         assert dsstne.dask.fit(client, X, **options, count=1) == ["cuda:0"]  # without resources, the first
 
 
+@pytest.mark.long
 def test_jobs_go_to_different_hosts_while_there_are_some(tmp_path):
     made = {n: {"cls": distributed.Nanny, "options": {"host": f"127.0.0.{1 + n % 2}", "nthreads": 4}} for n in range(3)}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": ":0", "host": "127.0.0.1"}}
@@ -274,6 +277,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", ["by Ctrl-C", "by SIGKILL"])
 def test_a_training_ends_with_the_call_that_waits_for_it(client, tmp_path, ends):
     arguments = [client.scheduler.address, str(tmp_path / "told"), str(Path(__file__).parent)]
@@ -303,6 +307,7 @@ def test_a_result_that_takes_long_can_be_waited_for_again(client, tmp_path):
 # ---- tasks inside tasks ----
 
 
+@pytest.mark.long
 def test_tasks_may_train_on_the_cluster_even_if_they_fill_it(client, model):
     tasks = [client.submit(clusters.fit_inside, X, **OPTIONS, pure=False) for _ in range(5)]
     assert all(same(one, model) for one in client.gather(tasks))
@@ -330,6 +335,7 @@ def waits_in_vain(X, path):
         job.cancel()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inside", ["a task", "a job"])
 def test_a_wait_inside_a_task_ends_in_time_though_the_training_has_its_slot(tmp_path, inside):
     with local_cluster(1, threads_per_worker=1 if inside == "a task" else 2) as client:
@@ -472,6 +478,7 @@ def test_an_asynchronous_client_is_refused():
     asyncio.run(main())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["X", "targets", "function", "resources", "workers", "share", "retries", "folder", "limit"]
 )
@@ -507,6 +514,7 @@ def train_for(client, seconds):
     return longest
 
 
+@pytest.mark.long
 def test_a_worker_that_trains_answers_the_scheduler(client):
     assert train_for(client, 3) < 2.5  # a worker of a small cluster reports twice a second
 
@@ -519,6 +527,7 @@ def test_a_worker_that_trains_for_minutes_answers_the_scheduler(client):
 # ---- the package ----
 
 
+@pytest.mark.long
 def test_the_package_imports_no_dask_until_it_is_used(python):
     out = python(
         "import sys, dsstne\ndsstne.fit\nprint('dask' in sys.modules)\ndsstne.dask.fit\nprint('dask' in sys.modules)"

@@ -69,6 +69,7 @@ def test_a_killed_worker_is_named_and_the_next_job_works(client, saved, tmp_path
     assert works(client)
 
 
+@pytest.mark.long
 def test_a_job_that_may_not_begin_again_does_not_on_a_busy_cluster(saved, tmp_path):
     with dask.config.set({"distributed.admin.low-level-log-length": 2}), local_cluster(2) as client:
         options = for_long(tmp_path / "told", share=True)
@@ -94,6 +95,7 @@ def test_a_matrix_that_was_only_on_the_killed_worker_is_told(client, tmp_path):
         job.result(timeout=30)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["a path", "a matrix"])
 def test_a_job_goes_on_from_its_checkpoint_with_the_same_bits(client, saved, tmp_path, form):
     options = {**OPTIONS, "epochs": 8}
@@ -127,6 +129,7 @@ def test_a_full_disk_is_told_and_the_model_is_kept(client, saved, tmp_path):
     assert works(client)
 
 
+@pytest.mark.long
 def test_a_job_that_kills_every_worker_ends(saved):
     with dask.config.set({"distributed.scheduler.allowed-failures": 1}), local_cluster(3) as client:
         job = dsstne.dask.submit(client, saved, function=clusters.die, retries=100)
@@ -159,6 +162,7 @@ def test_a_worker_that_its_nanny_kills_for_its_memory_is_told(saved):
         assert works(client)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["a matrix", pytest.param("a path", marks=pytest.mark.slow)])
 def test_work_for_which_no_worker_is_left_is_given_up(saved, form):
     with local_cluster(1) as client:
@@ -184,6 +188,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(_dask_session, "_LOOK", 0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", [False, True], ids=["retries=0", "retries=1"])
 def test_a_job_of_a_frozen_worker_begins_again_or_is_told(impatient, saved, tmp_path, again):
     tell = clusters.Tell(str(tmp_path / "told"), at=2, deed=clusters.stop_myself)
@@ -206,6 +211,7 @@ def test_a_frozen_worker_without_another_one_is_told(impatient, tmp_path):
         _dask_session.Session(client, None, None, "a call").call(clusters.freeze_once, str(path))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", [False, True], ids=["any worker", "a worker by its name"])
 def test_work_goes_to_workers_that_came_later(impatient, tmp_path, named):
     with local_cluster(2) as client, clusters.frozen(tmp_path / "frozen"):
@@ -223,6 +229,7 @@ def test_work_goes_to_workers_that_came_later(impatient, tmp_path, named):
             assert Path(tmp_path / "frozen").exists()
 
 
+@pytest.mark.long
 def test_a_restart_of_the_workers_is_told(client, saved, tmp_path):
     job = dsstne.dask.submit(client, saved, **for_long(tmp_path / "told"))
     begun(job, tmp_path / "told")
@@ -270,6 +277,7 @@ def processes(tmp_path):
     assert left(before) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fate", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
 def test_a_scheduler_that_is_gone_ends_the_wait_and_the_training(processes, saved, tmp_path, fate):

@@ -64,6 +64,7 @@ def lists(folder):
     return pyarrow.parquet.read_table(folder).to_pydict()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_the_lists_are_those_of_the_model(client, model, saved, tmp_path, form):
     done = dsstne.dask.recommend(
@@ -176,6 +177,7 @@ def test_wrong_arguments_are_refused_in_words(client, model, tmp_path, given, wo
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["X", "model", "k", "output", "rows_per_partition", "overwrite", "filter_items"])
 @pytest.mark.filterwarnings("ignore")
 def test_odd_values_are_taken_or_refused_in_words(client, model, tmp_path, monkeypatch, name):
@@ -257,6 +259,7 @@ def test_the_partition_of_a_frozen_worker_is_done_by_another_one(tmp_path, monke
     assert np.array_equal(found, model.predict(data))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["a matrix", "a path"])
 def test_the_partition_of_a_killed_worker_is_done_again_with_the_same_bytes(client, tmp_path, form):
     data = wide()

@@ -88,6 +88,7 @@ def test_hyperband_on_a_cluster(client, tmp_path):
     assert results(searched(client, tmp_path, brackets=3)) == wanted
 
 
+@pytest.mark.long
 def test_a_budget_of_seconds_is_kept(client, tmp_path):
     begun = time.monotonic()
     report = searched(client, tmp_path, budget="3 s").report
@@ -113,6 +114,7 @@ def in_a_task(store):
     return results(dsstne.dask.search(None, X, SPACE, store=store, budget="6 trials", jobs=2, **SMALL))
 
 
+@pytest.mark.long
 def test_a_search_inside_a_task_gives_up_its_slot(client, tmp_path):
     # Four searches on two workers of one thread: each waits for tasks that need its slot.
     tasks = [client.submit(in_a_task, str(tmp_path / f"{n}"), pure=False) for n in range(4)]
@@ -129,6 +131,7 @@ def endless(store):
         return str(error)
 
 
+@pytest.mark.long
 def test_a_budget_of_seconds_is_kept_inside_a_task_whose_slot_a_trial_has(tmp_path):
     with local_cluster(1) as client:
         task = client.submit(endless, str(tmp_path), pure=False)
@@ -157,6 +160,7 @@ def slowly(monkeypatch=None):
     _candidates.advance = advance
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fate", ["SIGKILL", pytest.param("SIGSTOP", marks=pytest.mark.slow)])
 def test_workers_that_die_or_freeze_do_not_change_the_result(local, tmp_path, fate):
     with dask.config.set({"distributed.scheduler.allowed-failures": 9}), local_cluster(2) as client:
@@ -226,6 +230,7 @@ def note_warnings(path):
     _store.warnings = types.SimpleNamespace(warn=note)
 
 
+@pytest.mark.long
 def test_full_disks_of_the_workers_are_told_or_cost_time_only(local, tmp_path):
     with local_cluster(2) as client:
         client.run(note_warnings, str(tmp_path / "warnings"))
@@ -276,6 +281,7 @@ def test_a_search_goes_on_if_the_workers_of_the_split_and_of_the_refit_freeze(lo
     assert bits(model) == bits(local)
 
 
+@pytest.mark.long
 def test_a_restart_of_the_workers_does_not_change_the_result(local, tmp_path):
     with local_cluster(2) as client:
         journal = tmp_path / "journal.jsonl"
@@ -329,6 +335,7 @@ def fail_to_refit(fate, path):
     _recipes.Recipe.make = make
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fate", "reason"),
     [
@@ -360,6 +367,7 @@ def test_if_the_refit_fails_the_model_is_the_best_as_it_was_tried(client, tmp_pa
     assert bits(searched(client, tmp_path / "store")) == bits(found(jobs=2))  # the same call makes up for it
 
 
+@pytest.mark.long
 def test_if_the_scheduler_is_gone_before_the_refit_the_model_is_the_best_as_it_was_tried(tmp_path, monkeypatch):
     real = _dask_search._Tasks.refit
 
@@ -374,6 +382,7 @@ def test_if_the_scheduler_is_gone_before_the_refit_the_model_is_the_best_as_it_w
     assert "ClusterError" in model.report.notes[-1]
 
 
+@pytest.mark.long
 def test_trainings_that_wait_for_a_worker_keep_the_budget_too(client, tmp_path):
     begun = time.monotonic()
     with pytest.raises(dsstne.CancelledError, match="the budget was over before the first trial was measured"):
@@ -397,6 +406,7 @@ except dsstne.DsstneError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fate", [*(pytest.param(fate, marks=pytest.mark.slow) for fate in ("the scheduler is gone", "Ctrl-C")), "a kill"]
 )

@@ -207,6 +207,7 @@ def test_sliced_arrow_arrays_mean_their_slice(X, model):
         np.testing.assert_array_equal(model.recommend(data)[0], model.recommend(X[7:27])[0])
 
 
+@pytest.mark.long
 def test_arrow_memory_is_given_back():
     pyarrow = pytest.importorskip("pyarrow")
     gc.collect()

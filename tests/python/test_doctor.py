@@ -49,6 +49,7 @@ def test_an_unknown_command_is_refused(capsys):
     assert "doctor" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

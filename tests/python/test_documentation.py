@@ -71,6 +71,7 @@ def test_every_command_of_make_exists():
         assert named <= targets, page
 
 
+@pytest.mark.long
 def test_the_table_of_rungs_is_what_its_program_prints():
     program = [sys.executable, ROOT / "tests" / "bench" / "rungs.py", "--table"]
     printed = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -96,6 +97,7 @@ def python_blocks(page):
 BUDGETS = {"epochs=16": "epochs=2", "seconds=60": "seconds=1"}
 
 
+@pytest.mark.long
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "load_debian", Packages)
@@ -175,6 +177,7 @@ PEERS = ("optuna", "pandas", "sklearn", "torch")
 LEFT = {"search": ["study.log"]}  # files that the code of a page writes on purpose
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", RUN)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

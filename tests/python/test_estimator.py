@@ -56,6 +56,7 @@ def exceptions(method):
     return {check: reason for check, methods, reason in rows if methods.strip() == "all" or f"`{method}`" in methods}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method",
     [
@@ -157,6 +158,7 @@ def test_an_estimator_that_is_not_fitted_says_so_with_the_error_of_both_packages
     assert isinstance(raised.value, dsstne.InvalidStateError)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["linear", "network", "spectral"])
 def test_no_reference_to_the_data_is_kept(method):
     X = blocks()
@@ -517,6 +519,7 @@ def test_a_grid_search_compares_methods(X):
     assert search.best_params_["method"] == "linear"
 
 
+@pytest.mark.long
 def test_a_grid_search_in_processes_gives_the_same_scores(X):
     grid = {"regularization": [1, 10]}
     here, there = (
@@ -540,6 +543,7 @@ def test_a_pipeline_embeds(X):
     assert make_pipeline(TfidfTransformer(), quick("network")).fit_transform(X).shape == (240, 4)
 
 
+@pytest.mark.long
 def test_the_code_of_the_documentation_runs(monkeypatch):
     monkeypatch.setattr(dsstne.datasets, "load_debian", lambda: interactions(blocks(400, 150)))
     names = {}

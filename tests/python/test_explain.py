@@ -25,6 +25,7 @@ def check_is_complete(model, row, item):
     return dict(zip(ids.tolist(), parts.tolist(), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 200, 20))
 def test_the_parts_of_random_networks_add_up_to_the_score_less_that_of_an_empty_row(first):
     count = 0

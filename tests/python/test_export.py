@@ -254,6 +254,7 @@ def test_a_model_of_one_item_recommends_it(form, tmp_path):
     assert (items.tolist(), scores.tolist()) == ([[0]], [[6.0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["default", "dot products", "linear", "item_knn"])
 def test_debian_s_recommendations_are_the_same(name, tmp_path):
     X, quiet = load_debian().matrix, {"progress": False, "threads": 1}

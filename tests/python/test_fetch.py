@@ -439,6 +439,7 @@ def test_mistakes_are_told_before_anything_is_downloaded(server):
             call()
 
 
+@pytest.mark.long
 def test_the_real_split_of_gowalla_has_the_digests(shared_data, tmp_path):
     folder = shared_data / "gowalla-lightgcn"
     if not folder.is_dir():

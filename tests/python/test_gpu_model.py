@@ -147,6 +147,7 @@ def digits_counted(rows, passes, digits):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_emulator_counts_what_the_formulas_say(name, emulated, kernels, steps):
     import gpu_listing
@@ -232,6 +233,7 @@ with model.predictor(k=k, devices="cuda:0", batch_size=rows) as predictor:
 EXACT = {"gather", "begin_screen", "round_tiles", "screen_"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("items", "units", "rows", "k"), [(1_501, 36, 50, 10), (2_900, 70, 129, 7), (4_095, 33, 77, 20)]
 )
@@ -398,6 +400,7 @@ def statistics(items, rows, mean, kept, batches=24):
     return gpu_cases.Batch(*numbers[:4]), gpu_cases.Batch(*numbers[4:]), late, missed_steps, capacity
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "kept"), [pytest.param(0, 1.0, marks=pytest.mark.slow), (1, 0.5)])
 def test_the_batches_of_the_model_are_those_of_the_data(number, kept, model):
     import gpu_cases

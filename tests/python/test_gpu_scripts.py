@@ -130,6 +130,7 @@ def test_make_takes_a_python_that_has_numpy_and_scipy(machine):
     assert done.stdout == 'python3 scripts/gpu_first.py --out "a"\n', done.stderr
 
 
+@pytest.mark.long
 def test_benchmarks_run_from_the_kit_and_a_second_call_adds_to_the_report(machine, opbench, tmp_path):
     for case in ("output step float32", "topk 27k"):
         done = machine.script("tests/bench/run_gpu.py", "--tiny", "--only", case, "--out", tmp_path)
@@ -243,6 +244,7 @@ def test_an_op_that_fails_is_told_by_the_turn_that_fails(bench, opbench, monkeyp
             op.run(1)
 
 
+@pytest.mark.long
 def test_forms_of_the_output_are_timed_from_the_kit_and_the_table_stays(bare, opbench):
     table = bare.root / "kernels" / "cuda" / "forms.txt"
     before = table.read_text()

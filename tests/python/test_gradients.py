@@ -100,6 +100,7 @@ def trained(**options):
     return dsstne.fit(X, **{**hidden, "epochs": 2, "progress": False, **options})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", NETWORKS)
 def test_gradients_agree_with_differences(network):
     model = trained(**NETWORKS[network])
@@ -119,6 +120,7 @@ def test_most_elements_are_compared_where_the_loss_is_smooth():
         assert one["difference"] < 1e-3 * max(1, abs(one["gradient"]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", ["default", "relu", "two layers"])
 @pytest.mark.parametrize("wrong", ["hidden1.weight", "hidden1.bias", "output.weight", "output.bias"])
 def test_a_wrong_gradient_is_named(network, wrong, monkeypatch):

@@ -39,6 +39,7 @@ def test_import_after_numpy_and_scipy_loads_nothing_more_that_is_large(python):
     assert out.strip() == "{'dsstne'}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["errors", "trainer", "datasets", "callbacks", "metrics"])
 def test_submodules_are_there_without_an_import_of_their_own(python, name):
     assert python(f"import dsstne\nprint(dsstne.{name}.__name__)").strip() == f"dsstne.{name}"

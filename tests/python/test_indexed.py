@@ -203,6 +203,7 @@ def test_memory_does_not_grow_with_the_chosen_rows():
         assert held == data.nbytes
 
 
+@pytest.mark.long
 def test_devices_keep_each_row_once(emulated):
     emulated(
         PROGRAM

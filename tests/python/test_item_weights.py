@@ -185,6 +185,7 @@ def frequent(train, test):
     return train[:, items].tocsr(), test[:, items].tocsr()
 
 
+@pytest.mark.long
 def test_ease_of_numpy_is_ranked_evaluated_saved_and_explained(last_fm, tmp_path):
     train, test = frequent(*last_fm)
     W = ease(train)

@@ -175,6 +175,7 @@ def test_a_fitted_estimator_of_any_method_is_a_reference_too(tmp_path, method):
     assert not np.array_equal(refitted.predict(X[:9]), fitted.predict(X[:9]))
 
 
+@pytest.mark.long
 def test_another_process_loads_it(tmp_path):
     fitted = recommender(str(tmp_path / "store")).partial_fit(X)
     (tmp_path / "pickle").write_bytes(pickle.dumps(fitted))
@@ -258,6 +259,7 @@ dsstne.Recommender("network", hidden=16, store=sys.argv[1]).partial_fit(X)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["python", "engine"])
 def test_what_a_killed_process_has_left_is_deleted_after_an_hour(tmp_path, moment):
     done = subprocess.run([sys.executable, "-c", KILLED, tmp_path, moment], timeout=100, check=False)
@@ -275,6 +277,7 @@ def test_what_a_killed_process_has_left_is_deleted_after_an_hour(tmp_path, momen
     assert all(path.exists() for path in others)
 
 
+@pytest.mark.long
 def test_halving_of_scikit_learn_sends_references(tmp_path):
     pytest.importorskip("sklearn")
     from sklearn.experimental import enable_halving_search_cv  # noqa: F401

@@ -39,6 +39,7 @@ def test_several_devices_predict_the_same_bits_and_train_alike(X):
     np.testing.assert_array_equal(models[0].embed(X[5:6]), models[0].embed(X)[5:6])
 
 
+@pytest.mark.long
 def test_gradients_are_those_of_the_loss(X):
     for keys in (
         {},

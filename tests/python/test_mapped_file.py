@@ -184,6 +184,7 @@ def test_columns_are_not_counted_in_a_file(tmp_path):
         data.column_counts()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devices", ["cpu", "cpu:3"])
 def test_a_file_that_is_shortened_during_a_training_ends_it_with_words(tmp_path, python, devices):
     path = write(tmp_path / "data.arrow", table(blocks(rows=4000)))

@@ -104,6 +104,7 @@ def test_bpr_begins_at_the_logarithm_of_two_for_each_stored_item(groups):
     assert model.history[0]["loss"] == pytest.approx(13 * np.log(2), rel=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradients_agree_with_differences(groups, loss):
     model = fitted(groups, LOSSES[loss], epochs=2)

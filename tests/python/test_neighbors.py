@@ -334,6 +334,7 @@ def test_what_an_index_cannot_do_says_what_to_do_instead(tmp_path):
         model.explain(np.eye(3)[:1], 1)
 
 
+@pytest.mark.long
 def test_neighbours_on_emulated_gpus_have_the_bits_of_the_cpu(emulated):
     emulated("""
 import numpy as np

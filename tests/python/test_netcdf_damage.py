@@ -22,6 +22,7 @@ for n in range(int(sys.argv[1]), int(sys.argv[2])):
 """
 
 
+@pytest.mark.long
 def test_damaged_files_are_refused_or_read():
     shown = []
     kinds = netcdf_damage.count(72, 84, show=shown.append)
@@ -38,6 +39,7 @@ def test_the_same_number_is_the_same_damage():
     assert all(broken[:8] == whole[:8] for broken in damages)
 
 
+@pytest.mark.long
 def test_what_ends_a_process_is_counted():
     found = dict(netcdf_damage.outcomes([sys.executable, "-c", WORKER], 0, 8, patience=3))
     assert found.pop(1).startswith("crash: status -6")

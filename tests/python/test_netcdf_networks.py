@@ -235,6 +235,7 @@ def test_large_weights_pass_in_blocks(tmp_path, monkeypatch):
 # ---- files of dsstne ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "loss", "output"),
     [

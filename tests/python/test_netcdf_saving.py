@@ -39,6 +39,7 @@ for save in saves:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [1, 3000, 20_000, 100_000, 400_000])
 def test_a_save_beyond_the_space_allowed_has_an_errno(tmp_path, python, limit):
     assert python(LIMITED, tmp_path, limit).splitlines() == ["EFBIG True old ['gl.nc']"] * 2
@@ -103,6 +104,7 @@ print(calls if last < 0 else os.listdir(folder))
 """
 
 
+@pytest.mark.long
 def test_each_write_may_be_the_one_that_the_disk_refuses(tmp_path, python):
     calls = int(python(REFUSING, tmp_path, -1))
     (tmp_path / "gl.nc").unlink()
@@ -110,6 +112,7 @@ def test_each_write_may_be_the_one_that_the_disk_refuses(tmp_path, python):
         assert python(REFUSING, tmp_path, last).strip() == "ENOSPC []", last
 
 
+@pytest.mark.long
 def test_an_interrupt_while_hdf5_writes_leaves_nothing(tmp_path, python):
     calls = int(python(INTERRUPTED, tmp_path, 0))
     (tmp_path / "gl.nc").unlink()

@@ -89,6 +89,7 @@ def test_the_code_of_the_first_notebook_runs(folder, monkeypatch):
     assert run("notebook", monkeypatch)["ids"].shape == (2, 5)
 
 
+@pytest.mark.long
 def test_the_code_of_the_notebook_about_searches_runs(folder, monkeypatch):
     names = run("search", monkeypatch)
     trials = {row["trial"] for row in names["model"].report.table}
@@ -104,6 +105,7 @@ def test_the_code_of_the_notebook_about_searches_runs(folder, monkeypatch):
     assert left_in(folder) == set()
 
 
+@pytest.mark.long
 def test_the_code_of_the_notebook_about_dask_runs(folder, monkeypatch):
     names = run("dask", monkeypatch)
     rows = Packages.matrix.shape[0]

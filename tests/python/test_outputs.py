@@ -86,6 +86,7 @@ def test_the_first_output_is_ranked_unless_a_call_names_another(model: dsstne.Mo
 MANY = [{"name": f"h{n}", "kind": "hidden", "sources": ["input"], "size": 1 + n % 3} for n in range(64)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devices", ["cpu", "cpu:4"])
 def test_an_output_reads_64_layers(X: scipy.sparse.csr_array, devices: str) -> None:
     names = [layer["name"] for layer in MANY]

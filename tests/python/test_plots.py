@@ -323,6 +323,7 @@ def test_what_is_not_a_result_is_refused(name):
         getattr(plots, name)({"means": []})
 
 
+@pytest.mark.long
 def test_every_plot_is_saved_with_its_title(tmp_path, models, X, held_out, compared):
     for name, arguments in {
         "metric_at_k": (models, X, held_out),

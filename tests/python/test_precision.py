@@ -58,6 +58,7 @@ def test_a_trainer_takes_the_precision_too(X):
             assert trainer.run(epochs=3).loss > 0
 
 
+@pytest.mark.long
 def test_a_warning_tells_where_bfloat16_is_emulated(python, usable):
     program = (
         HEAD
@@ -105,6 +106,7 @@ def test_other_precisions_are_refused_with_words(X, word, answer):
 TOLERANCE = 0.0025
 
 
+@pytest.mark.long
 def test_the_metrics_on_the_bundled_data_are_those_of_float32():
     X_in, X_held_out = hold_out(load_debian().matrix, fraction=0.2, seed=0)
     found = {}
@@ -115,6 +117,7 @@ def test_the_metrics_on_the_bundled_data_are_those_of_float32():
     assert found["bfloat16"]["recall@20"] > 0.3  # popularity has 0.15
 
 
+@pytest.mark.long
 def test_all_instruction_sets_rank_alike_at_both_precisions(python, usable):
     program = (
         HEAD

@@ -65,6 +65,7 @@ def test_forking_before_the_first_use_is_fine(python):
     assert out.startswith("[0, 0, 0]\nModel(")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_other_start_methods_work_after_use(tmp_path, method):
     program = tmp_path / "program.py"
@@ -109,6 +110,7 @@ def interrupted(code, stderr=subprocess.PIPE):
     return out
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_fit_with_the_step_and_hands_over_the_model():
     out = interrupted(
         "def after_an_epoch(model, record):\n"
@@ -157,6 +159,7 @@ def test_ctrl_c_is_seen_with_a_progress_bar_and_validation():
     assert b"examples/s" in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("during", ["opening", "closing"])
 def test_ctrl_c_between_any_two_instructions_leaks_no_handle(python, during):
     out = python(
@@ -215,6 +218,7 @@ def test_broken_pipes_and_fault_handlers_still_work(python):
     assert out == "broken pipe\nTrue\n"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_resident_memory_stays_within_the_plan_and_five_percent(python):
     out = python(

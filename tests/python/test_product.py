@@ -132,6 +132,7 @@ print(after - before, product.nnz)
 """
 
 
+@pytest.mark.long
 def test_a_product_is_not_stored(python):
     grown, entries = map(int, python(MEMORY).split())
     assert 8 * entries > 24_000_000  # bytes, if it were

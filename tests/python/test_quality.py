@@ -19,6 +19,7 @@ def read_lists(path, shape=None):
     return scipy.sparse.csr_array((np.ones(len(rows), np.float32), (rows, items)), shape=shape)
 
 
+@pytest.mark.long
 def test_a_trained_model_beats_popularity_clearly_on_the_bundled_data():
     from dsstne.datasets import hold_out, load_debian
 
@@ -54,6 +55,7 @@ def test_popularity_on_gowalla_equals_the_published_row(gowalla):
     }
 
 
+@pytest.mark.long
 def test_a_trained_model_beats_popularity_on_last_fm(last_fm):
     train, test = last_fm
     model = dsstne.fit(

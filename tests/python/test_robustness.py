@@ -44,6 +44,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_loky_workers_take_models_and_train_after_the_parent_has_used_the_library(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(HEAD + LOKY)
@@ -219,6 +220,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ENDINGS)
 def test_the_program_ends_with_its_own_code_while_daemon_threads_are_at_work(python, tmp_path, what):
     done = python(HEAD + ENDINGS[what] + END, tmp_path / "run", 4 if what == "requests" else 1, check=False)
@@ -298,6 +300,7 @@ def held():
     return counts, int(status["Threads"]), int(status["VmRSS"].split()[0]) * 1024
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_many_rounds_of_opening_and_closing_everything_leave_nothing(tmp_path):
     X, rounds = blocks(rows=30, items=20), int(os.environ.get("DSSTNE_TEST_ROUNDS", "100"))

@@ -163,6 +163,7 @@ def _count(path, out):
         out.put((data.nnz, weights(trained(data, threads=1))))
 
 
+@pytest.mark.long
 def test_processes_share_a_file(X, path):
     context = multiprocessing.get_context("spawn")
     out = context.Queue()
@@ -384,6 +385,7 @@ def test_a_call_that_reads_rows_in_python_says_so_of_a_file(path, call):
         uses()[call](data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", [name for name in uses() if name != "explain"])
 def test_a_call_that_reads_rows_in_python_takes_a_dataset_in_memory(call):
     X = abs(valued())

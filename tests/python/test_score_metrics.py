@@ -57,6 +57,7 @@ def rating_model(X):
     return dsstne.fit(X, network=network, epochs=3, learning_rate=0.01, progress=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["softmax", "relu", "popularity"])
 @pytest.mark.parametrize("exclude", ["input", None])
 def test_metrics_equal_the_formulas(model, X, held_out, kind, exclude):

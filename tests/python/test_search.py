@@ -109,6 +109,7 @@ def test_trials_at_the_same_time_give_the_same_search_each_time():
     assert bits(first) == bits(second)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("threads", "available", "devices", "most"),
     [(16, 1 << 40, ["cpu"], 4), (3, 1 << 40, ["cpu"], 3), (16, 1 << 16, ["cpu"], 1), (16, 1 << 40, ["cpu", "cuda"], 1)],
@@ -599,6 +600,7 @@ def results_so_far(journal, count, process):
         time.sleep(0.002)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [0, 3, 9])
 def test_a_search_that_was_killed_goes_on_with_the_same_result(model, tmp_path, count):
     process = started(str(tmp_path))
@@ -618,6 +620,7 @@ def test_nothing_is_left_of_a_temporary_store(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, monkeypatch):
     process = started(None, TMPDIR=str(tmp_path))
     until = time.monotonic() + 60
@@ -636,6 +639,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, monkeypatch
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 def test_ctrl_c_returns_the_best_so_far_and_the_same_call_goes_on(model, tmp_path):
     process = started(str(tmp_path))
     results_so_far(tmp_path / "journal.jsonl", 5, process)

@@ -31,6 +31,7 @@ def check(X, k, u, s, vt, values, tolerance=2e-6):
     assert np.linalg.norm(X @ vt.T - u * s, axis=0).max() <= 3 * tolerance * size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(300, 200), (200, 300), (64, 64), (65, 500), (500, 130), (1000, 900)])
 @pytest.mark.parametrize("k", [1, 5, 64])
 def test_singular_values_and_vectors_are_those_of_lapack(shape, k):
@@ -74,6 +75,7 @@ def test_threads_and_the_form_of_the_matrix_change_no_bit():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_more_iterations_and_a_larger_basis_come_closer():
     X = random(2000, 1500, 0.01)
     values = np.linalg.svd(X.toarray().astype(np.float64), compute_uv=False)[:40]

@@ -89,5 +89,6 @@ with dsstne.Dataset(X) as data, ThreadPoolExecutor(2) as pool:
 """
 
 
+@pytest.mark.long
 def test_trainings_in_threads_share_a_device_and_a_dataset(emulated):
     emulated(ON_ONE_DEVICE)

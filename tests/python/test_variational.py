@@ -70,6 +70,7 @@ def test_the_weight_of_the_divergence_may_rise(X):
     assert loss[2] == loss[1] > loss[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kl", [{"weight": 0.2}, {"weight": 3, "schedule": {"kind": "constant", "warmup_steps": 2}}])
 @pytest.mark.parametrize("devices", ["cpu", "cpu:4"])
 def test_gradients_are_those_of_the_loss(X, kl, devices):

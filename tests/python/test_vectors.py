@@ -125,6 +125,7 @@ def searched_by_hnswlib(model, X, k):
     return index.knn_query(query_vectors(model, X), k)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "search", [searched_by_faiss, searched_by_usearch, pytest.param(searched_by_hnswlib, marks=pytest.mark.slow)]
 )
@@ -137,6 +138,7 @@ def test_an_index_finds_what_recommend_does(name, search):
     assert share > 0.99  # scores that are closer than rounding may change places with those behind the last
 
 
+@pytest.mark.long
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch, capsys):
     package("usearch")
     package("faiss").omp_set_num_threads(1)  # several would wait for each other beside other tests

@@ -124,6 +124,7 @@ def assert_it_works(found, site, machine):
     assert found["right"] > 0.9  # of four groups, chance finds 0.25
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", [HERE], indirect=True, scope="module")
 def test_a_wheel_installed_in_an_empty_environment_trains(machine, wheel, tmp_path):
     environment = tmp_path / "environment"
