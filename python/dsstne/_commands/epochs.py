@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from dsstne.network import Network
-
 
 def networks(given: Namespace) -> Series | None:
     """Returns the files of networks that are written between epochs, if there are any."""
@@ -35,15 +33,12 @@ class Epochs(Callback):
 
     Args:
         given: The flags.
-        network: The definition.
         same_items: Whether the items of the input are those of the output, so that metrics leave out those of a row.
         digests: Digests of the features of layers, for the file of the network.
         begin: What is to be done when everything is known to fit.
     """
 
-    def __init__(
-        self, given: Namespace, network: Network, same_items: bool, digests: dict[str, str], begin: Callable[[], None]
-    ) -> None:
+    def __init__(self, given: Namespace, same_items: bool, digests: dict[str, str], begin: Callable[[], None]) -> None:
         self._given, self._same_items, self._digests, self._begin = given, same_items, digests, begin
         self._is_log = not sys.stderr.isatty()
         self._networks = networks(given)

@@ -150,7 +150,7 @@ def work(given: Namespace, definition: Network) -> None:
 
         digests = _digests({**inputs, **targets})
         kept = interruption.checkpoint(given, waiting)
-        called: list[Any] = [Epochs(given, definition, _same_items(inputs, targets), digests, begin)]
+        called: list[Any] = [Epochs(given, _same_items(inputs, targets), digests, begin)]
         if not given.dry_run:
             called += [kept, *([] if given.metrics_file is None else [CSVLogger(given.metrics_file)])]
         weights = {layer: one.sample_weight for layer, one in targets.items() if one.sample_weight is not None}
